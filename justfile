@@ -6,7 +6,7 @@ default:
 
 # unit tests of the rooms that take seconds, and the rules of the house: under 30 seconds
 fast:
-    python -m pytest -n auto tests/unit/core tests/unit/patterns tests/unit/metrics tests/unit/stats tests/unit/test_layers.py
+    python -m pytest -n auto tests/unit/core tests/unit/metrics tests/unit/stats tests/unit/test_layers.py
 
 # the default suite: unit and integration tests
 test:
@@ -42,7 +42,7 @@ check:
     python -m ruff format --check .
     python -m mypy
     python docs/generate.py --check
-    python -m pytest -m slow tests/unit/config/test_json_schemas.py
+    python -m pytest -m slow tests/unit/cli/test_json_schemas.py
 
 # write the pages of docs/ that are made from the code, and build the site to site/: the extra dev-docs
 docs:
@@ -53,6 +53,8 @@ docs:
 docs-serve:
     python -m mkdocs serve
 
-# write the files of a new metric and update all that lists it; --computed for one that asks no judge
-new-metric NAME *OPTIONS:
-    python -m tests.support.new_metric {{NAME}} {{OPTIONS}}
+# update all that lists metrics: the lock of prompts, the lists of the rooms, pages of docs/, schemas
+metrics:
+    python -m tests.support.prompt_lock
+    python docs/generate.py
+    python -m ragpipe task=schema dir=conf/schema

@@ -1,4 +1,4 @@
-"""How often the intervals of agreement hold the true value, by the functions of `ragpipe/stats`: the tables of docs/agreement.md.
+"""How often the intervals of agreement hold the true value, by the functions of `ragpipe/stats`: the tables of docs/statistics.md.
 
     python benchmarks/agreement.py [--repetitions 400] [--seed 5]
 
@@ -21,11 +21,17 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from ragpipe.stats.agreement_coefficients import cohen_kappa, kendall, pearson, spearman
-from ragpipe.stats.agreement_intervals import estimate_correlation, estimate_kappa, estimate_quadratic_kappa
+from ragpipe.stats.agreement import (
+    cohen_kappa,
+    difference_of_versions,
+    estimate_correlation,
+    estimate_kappa,
+    kendall,
+    pearson,
+    spearman,
+)
 from ragpipe.stats.detection import estimate_auroc, estimate_balanced_accuracy
 from ragpipe.stats.intervals import Interval
-from ragpipe.stats.jackknife import difference_of_versions
 from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 
 Floats = NDArray[np.float64]
@@ -118,7 +124,7 @@ def kappa_samples(questions: Whole, likeness: float, *, is_quadratic: bool) -> I
                 judge = correlation * people + math.sqrt(1 - correlation**2) * normal_rows(rng, questions, likeness)
                 labels, verdicts = grades_of(people, limits), grades_of(judge, limits)
                 if is_quadratic:
-                    return estimate_quadratic_kappa(labels, verdicts, questions, low=0, high=4).interval
+                    return estimate_kappa(labels, verdicts, questions, scale=(0, 4)).interval
                 return estimate_kappa(labels, verdicts, questions).interval
 
             yield share, kappa, sample

@@ -23,13 +23,11 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from ragpipe.core.call import Call, Payment  # noqa: E402
 from ragpipe.core.digest import sha256  # noqa: E402
-from ragpipe.schema.call import Call, Payment  # noqa: E402
-from ragpipe.store.calls.call_database import StorePlace, call_database, store_place_of  # noqa: E402
-from ragpipe.store.calls.call_rows import packed  # noqa: E402
-from ragpipe.store.calls.ledger_rows import payment_entry  # noqa: E402
-from ragpipe.store.calls.open_table import OpenedFor, OpenTable  # noqa: E402
-from ragpipe.store.calls.store_requests import Lookup  # noqa: E402
+from ragpipe.store.call_database import StorePlace, call_database, store_place_of  # noqa: E402
+from ragpipe.store.call_rows import packed  # noqa: E402
+from ragpipe.store.ledger import Lookup, OpenedFor, OpenTable, ledger_payment  # noqa: E402
 from tests.extras.postgres.postgres_server import postgres_server  # noqa: E402
 
 TIME = "2026-11-22T08:00:00.000+00:00"
@@ -67,7 +65,7 @@ def fill(table: OpenTable, some: list[Call], group: int) -> tuple[dict[str, floa
     timed(
         "put",
         lambda block: table.write(
-            [packed(call, "") for call in block], [], [payment_entry(c.key, c.run_id, 1, paid) for c in block]
+            [packed(call, "") for call in block], [], [ledger_payment(c.key, c.run_id, 1, paid) for c in block]
         ),
     )
     timed("find", lambda block: table.find([Lookup(call.key) for call in block]))

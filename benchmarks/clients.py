@@ -27,14 +27,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ragpipe.judging.cache_key import Question, key_parts, question_key
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.token_count import count_tokens
-from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.provider_state import strict_schema
-from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.judge_answers.grade_answers import Grade15
+from ragpipe.core.call import Payload
+from ragpipe.judge.answer_type import answer_schema, without_defaults
+from ragpipe.judge.answers import Grade15
+from ragpipe.judge.live_transport import LiveTransport
+from ragpipe.judge.pricing import count_tokens
+from ragpipe.judge.question import Question, key_parts, question_key
+from ragpipe.judge.settings import JudgeSettings
 from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
 MODEL = "openai/test-model-2024-07-18"
@@ -42,7 +41,7 @@ _SENTENCE = "The treasury of the organisation held three and a half million doll
 _TEXT = _SENTENCE * 61
 FORM = {
     "type": "json_schema",
-    "json_schema": {"name": "answer", "strict": True, "schema": strict_schema(answer_schema(Grade15))},
+    "json_schema": {"name": "answer", "strict": True, "schema": without_defaults(answer_schema(Grade15), strict=True)},
 }
 Ask = Callable[[int], Awaitable[None]]
 

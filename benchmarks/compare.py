@@ -15,14 +15,14 @@ from pathlib import Path
 
 from rescore import SCORE, SPECS, measure, write
 
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.combine_iterations import combine_iterations
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.core.version import FORMAT
+from ragpipe.runs.combine_iterations import combine_iterations
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.run_folder import RunFolder
 
 COMPARE = """
 import sys
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 sys.exit(main(["task=compare", f"base={sys.argv[1]}", f"candidate={sys.argv[2]}"]))
 """
 SCORING = {"slices": ["method*question_type", "meta.region"]}

@@ -1,4 +1,4 @@
-"""How often the interval of a corrected mean holds the true mean, and how wide it is: the tables of docs/corrected-means.md.
+"""How often the interval of a corrected mean holds the true mean, and how wide it is: the tables of docs/statistics.md.
 
     python benchmarks/corrected_means.py [--repetitions 400] [--seed 3] [--cells cells.csv]
 
@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean, labels_to_ask
-from ragpipe.stats.intervals import Interval
+from ragpipe.stats.intervals import Interval, estimate_mean
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -130,19 +130,31 @@ def cells(size: tuple[int, int], repetitions: int, seed: int, *, sampling: str =
             for _ in range(repetitions):
                 people = populate(rng, kind, judge, truth, rows)
                 drawn, strata = labelled(rng, people, labels, sampling)
-                results.append(corrected_mean(people.scores, drawn, people.questions, strata=strata, low=0, high=1))
+                result = corrected_mean(people.scores, drawn, people.questions, strata=strata, low=0, high=1)
+                results.append((result, labels_alone(drawn, people.questions, strata)))
             yield measured(kind, judge, truth, size, sampling, results)
 
 
+def labels_alone(drawn: Floats, questions: Whole, strata: Whole | None) -> Interval | None:
+    """The interval of the mean of the labels, as if there were no judge; with strata that of a judge who always says the same."""
+    if strata is not None and len(np.unique(strata)) > 1:
+        return corrected_mean(np.zeros(len(drawn)), drawn, questions, strata=strata, low=0, high=1).interval
+    known = ~np.isnan(drawn)
+    return estimate_mean(drawn[known], questions[known], low=0, high=1).interval
+
+
 def measured(
-    kind: str, judge: str, truth: float, size: tuple[int, int], sampling: str, results: list[CorrectedMean]
+    kind: str,
+    judge: str,
+    truth: float,
+    size: tuple[int, int],
+    sampling: str,
+    results: list[tuple[CorrectedMean, Interval | None]],
 ) -> Cell:
     """The shares of intervals that hold the truth, and their mean widths; a refusal counts as no interval and not as a miss."""
-    defined = [result for result in results if result.interval is not None]
-    corrected, alone, own = (
-        [interval_of(result) for result in defined]
-        for interval_of in (lambda r: r.interval, lambda r: r.labels_alone.interval, lambda r: r.judge.interval)
-    )
+    defined = [(result, alone) for result, alone in results if result.interval is not None]
+    corrected, own = [result.interval for result, _ in defined], [result.judge.interval for result, _ in defined]
+    alone = [interval for _, interval in defined]
     return Cell(
         kind, judge, truth, *size, sampling, holding(corrected, truth), width(corrected), holding(alone, truth), width(alone),
         holding(own, truth),

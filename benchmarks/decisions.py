@@ -1,6 +1,6 @@
-"""How often the decisions of ragpipe are wrong, by the functions that a run uses: the tables of docs/error-rates.md.
+"""How often the decisions of ragpipe are wrong, by the functions that a run uses: the tables of docs/statistics.md.
 
-    python benchmarks/decisions.py [--repetitions 2000] [--seed 5]
+    python benchmarks/decisions.py [--repetitions 2000] [--seed 5] [--parts same candidates]
 
 In each repetition the values of a base and a candidate are drawn anew and one decision is made. Values are cut from correlated
 normal draws (a Gaussian copula), so that true means are exact; a share of the questions may be answered word for word as before. What a
@@ -23,15 +23,13 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.gates.gate_rules import decide_gate, decide_gates, define
-from ragpipe.scoring.gates.gate_settings import Gate
-from ragpipe.stats.difference_verdict import decide_difference, decide_drop, decide_together
+from ragpipe.core.score import ScoreSpec
+from ragpipe.score.gate_rules import decide_gate, decide_gates, define
+from ragpipe.score.gate_settings import Gate
+from ragpipe.stats.difference_verdict import benjamini_hochberg, decide_difference, decide_drop, decide_together
+from ragpipe.stats.differences import PairedDifference, paired_difference
 from ragpipe.stats.intervals import Interval, estimate_mean, estimate_rate
-from ragpipe.stats.looks import LOOKS, look_at
-from ragpipe.stats.multiple_testing import benjamini_hochberg
 from ragpipe.stats.noise_floor import flip_rate, noise_floor
-from ragpipe.stats.paired_difference import PairedDifference, paired_difference
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -222,7 +220,7 @@ def gate_verdicts(n: int, minimum: float) -> list[str]:
     for hits in range(n + 1):
         rate = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits]))
         assert rate.interval is not None
-        said.append(decide_gate(definition, [_measured(n, rate.mean, rate.interval)])["verdict"])
+        said.append(decide_gate(definition, [_measured(n, rate.value, rate.interval)])["verdict"])
     return said
 
 
@@ -286,6 +284,51 @@ def false_scores(scores: int, repetitions: int, seed: int, n: int = 60) -> tuple
     return any_adjusted / repetitions, any_single / repetitions
 
 
+def candidates(
+    count: int, n: int, kind: Kind, change: float, repetitions: int, seed: int
+) -> tuple[float, float, float, float]:
+    """Of comparisons of so many candidates with one base, of which the first alone differs, by `change`: the share that calls one of
+    the equal ones better or worse, decided together and each alone; and the share that finds the first, likewise."""
+    rng = np.random.default_rng([seed, count, n, *map(ord, kind.values), int(1000 * change)])
+    called = np.zeros((2, count), dtype=np.int64)
+    wrong = np.zeros(2, dtype=np.int64)
+    for _ in range(repetitions):
+        common = math.sqrt(kind.likeness) * rng.standard_normal(n)
+        base, *sides = (
+            cut(common + math.sqrt(1 - kind.likeness) * rng.standard_normal(n), kind.values, kind.mean + shift)
+            for shift in (0.0, change, *[0.0] * (count - 1))
+        )
+        alone = [decide_difference(base, side, low=0.0, high=1.0, smallest_effect=0.05) for side in sides]
+        found = np.array([[v.state in ("better", "worse") for v in vs] for vs in (decide_together(alone), alone)])
+        called += found
+        wrong += found[:, 1 if change else 0 :].any(axis=1)
+    shares = (*wrong, *called[:, 0])
+    return tuple(float(number) / repetitions for number in shares)  # type: ignore[return-value]
+
+
+STEPS = (
+    ("1", 1.0, 0.0),
+    ("1/2", 0.5, 0.0),
+    ("1/5", 0.2, 0.0),
+    ("1/10", 0.1, 0.0),
+    ("1, both ways", 1.0, 0.05),
+    ("1/5, both ways", 0.2, 0.1),
+)
+
+
+def same_of_steps(size: float, back: float, n: int, change: float, repetitions: int, seed: int) -> float:
+    """How often a comparison says `same` where answers change by `size` alone: a share `back` falls, and as many rise but for a
+    true difference of `change`. The smallest effect is .05."""
+    rng = np.random.default_rng([seed, n, int(100 * size), int(100 * back), int(1000 * change)])
+    drawn = rng.random((repetitions, n))
+    rises, falls = drawn < back + change / size, drawn > 1 - back
+    base = np.where(falls, size, 0.0)
+    candidate = np.where(rises, size, 0.0)
+    pairs = zip(base, candidate, strict=True)
+    said = [decide_difference(old, new, low=0.0, high=1.0, smallest_effect=0.05).state for old, new in pairs]
+    return said.count("same") / repetitions
+
+
 def false_slices(correlation: float, changed: float, repetitions: int, seed: int, slices: int = 30) -> float:
     """Mean share of false ones among the slices with a q-value of at most .05, whose z values correlate; `changed` of them differ."""
     rng = np.random.default_rng([seed, int(10 * correlation), int(10 * changed)])
@@ -311,28 +354,6 @@ def differences(rng: np.random.Generator, n: int, kind: str, change: float) -> F
         return np.where(drawn < 0.1 + change / 2, 1.0, np.where(drawn < 0.2, -1.0, 0.0))
     sign = np.where(rng.random(n) < 0.5 * (1 + change / 0.09), 1, -1)
     return np.where(drawn < 0.3, sign * rng.choice([0.2, 0.4], n), 0.0)
-
-
-def looking(kind: str, planned: int, change: float, repetitions: int, seed: int) -> tuple[float, float, float, float]:
-    """Share of comparisons that find a difference at one of four looks, by the bounds and by 95 % each, at the last alone, and the
-    mean share of the plan that is used."""
-    rng = np.random.default_rng([seed, planned, len(kind), int(1000 * change)])
-    bounded = naive = last = 0
-    used = 0.0
-    for _ in range(repetitions):
-        series = differences(rng, planned, kind, change)
-        places = [math.ceil(share * planned) for share, _ in LOOKS]
-        by_bounds = [alarm(_look(series[:n], planned)) for n in places]
-        alone = [alarm(paired_difference(np.zeros(n), series[:n])) for n in places]
-        bounded, naive, last = bounded + any(by_bounds), naive + any(alone), last + alone[-1]
-        used += places[by_bounds.index(True)] if any(by_bounds) else planned
-    return bounded / repetitions, naive / repetitions, last / repetitions, used / planned / repetitions
-
-
-def _look(series: Floats, planned: int) -> PairedDifference:
-    look = look_at(len(series), planned)
-    assert look is not None
-    return paired_difference(np.zeros(len(series)), series, level=look.level)
 
 
 def repeated_judging(
@@ -382,12 +403,6 @@ def name_of(cell: tuple[int, bool]) -> str:
     return f"{cell[0]} ({int(sizes_of(*cell).sum())} rows)" if cell[1] else f"{cell[0]}"
 
 
-def tables(repetitions: int, seed: int) -> Iterator[str]:
-    """All tables."""
-    for part in (_of_differences, _of_power, _of_verdicts, _of_rates, _of_drops, _of_families, _of_looks, _of_repeats):
-        yield from part(repetitions, seed)
-
-
 def _of_differences(repetitions: int, seed: int) -> Iterator[str]:
     rows = []
     for cell in QUESTIONS:
@@ -414,6 +429,17 @@ def _of_verdicts(repetitions: int, seed: int) -> Iterator[str]:
             said = verdicts_of_normal(n, truth, repetitions, seed)
             rows.append((n, truth, *(said.get(state, 0.0) for state in ("better", "worse", "same", "inconclusive"))))
     yield from table(("cases", "true difference", "better", "worse", "same", "inconclusive"), rows)
+
+
+def _of_same(repetitions: int, seed: int) -> Iterator[str]:
+    sizes = (30, 60, 100, 200, 300, 1000)
+    for change in (0.05, 0.0):
+        rows = [
+            (name, *(same_of_steps(size, back, n, change, repetitions, seed) for n in sizes))
+            for name, size, back in STEPS
+            if back or change
+        ]
+        yield from table((f"changes of, true difference {change:g}", *map(str, sizes)), rows)
 
 
 def _of_rates(repetitions: int, seed: int) -> Iterator[str]:
@@ -462,22 +488,18 @@ def _of_families(repetitions: int, seed: int) -> Iterator[str]:
     yield from table(("correlation of 30 slices", "false share, none differs", "a fifth differs"), rows)
 
 
-def _of_looks(repetitions: int, seed: int) -> Iterator[str]:
-    rows = []
-    for kind in ("normal", "0/1", "steps"):
-        for planned in (60, 100, 400):
-            null = looking(kind, planned, 0.0, repetitions, seed)
-            moved = looking(kind, planned, 0.05 if kind == "steps" else 0.1, repetitions, seed)
-            rows.append((f"{kind}, {planned}", null[0], null[1], null[2], moved[0], moved[2], moved[3]))
-    heads = (
-        "no difference: bounds",
-        "1.96 each",
-        "one look",
-        "a difference: bounds",
-        "one look",
-        "share of the plan used",
-    )
-    yield from table(("differences, planned", *heads), rows)
+def _of_candidates(repetitions: int, seed: int) -> Iterator[str]:
+    kinds = (RATE, Kind("shares", 0.75), GRADES)
+    for n in (40, 100, 300):
+        rows = []
+        for count in (1, 2, 4, 8, 12):
+            null, moved = (
+                np.mean([candidates(count, n, kind, change, repetitions // 2, seed) for kind in kinds], axis=0)
+                for change in (0.0, 0.1)
+            )
+            rows.append((count, float(null[0]), float(null[1]), float(moved[2]), float(moved[3])))
+        heads = ("a false word", "unadjusted", "a true .1 found", "unadjusted")
+        yield from table((f"candidates, {n} cases", *heads), rows)
 
 
 def _of_repeats(repetitions: int, seed: int) -> Iterator[str]:
@@ -491,13 +513,28 @@ def _of_repeats(repetitions: int, seed: int) -> Iterator[str]:
     yield from table(("cases x judgings", "flip rate", "true", "ever flipped"), flips)
 
 
+PARTS = {
+    "differences": _of_differences,
+    "power": _of_power,
+    "verdicts": _of_verdicts,
+    "same": _of_same,
+    "rates": _of_rates,
+    "drops": _of_drops,
+    "families": _of_families,
+    "candidates": _of_candidates,
+    "repeats": _of_repeats,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     args = parser.parse_args()
-    for line in tables(args.repetitions, args.seed):
-        print(line, flush=True)
+    for name in args.parts:
+        for line in PARTS[name](args.repetitions, args.seed):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from ragpipe.embedding.numpy_minilm import MiniLMVectors
-from ragpipe.embedding.settings import MiniLM
 from ragpipe.extras.models.embedder_settings import SentenceTransformers
 from ragpipe.extras.models.token_matching import EncoderSettings, PairScores
+from ragpipe.judge.embedder import MiniLM
+from ragpipe.judge.minilm import MiniLMVectors
 
 PAIRS, SHORTEST, LONGEST = 1000, 6, 40  # pairs; words of a sentence
 WORDS = [

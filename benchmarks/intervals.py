@@ -14,6 +14,8 @@ import csv
 import math
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,14 @@ SETTLED = {
     (400, 0.6): (0.93, 0.95),
 }  # fmt: skip
 """Least and mean coverage of the simulation by which the rule was chosen among others, before it was built in."""
+
+
+NEARLY_EQUAL = (
+    (0.84, (0.85,)), (0.84, (0.8, 0.85, 0.9)), (0.84, (0.0,)), (0.5, (0.55,)), (0.5, (0.0, 1.0)), (0.75, (0.25, 0.5, 1.0)),
+    (0.98, (0.97,)), (1.0, (0.99,)), (1.0, (0.5, 0.8, 0.9)),
+)  # fmt: skip
+"""The value of nearly all rows, and the few others, equally likely."""
+EXPECTED_OTHERS = (0.25, 0.5, 1, 2, 3, 3.3, 4, 5, 6, 8, 12)
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,40 @@ def _t(freedom: int) -> float:
     return _QUANTILES.setdefault(freedom, float(stats.t.ppf(0.5 + LEVEL / 2, freedom)))
 
 
+def nearly_equal(n: int, draws: int, seed: int) -> tuple[float, float, float, float]:
+    """Of n rows that are equal but for 0 to 12 expected others: how often all are equal and the interval misses, at most; coverage,
+    least and mean; and by how much the width changes, at most, when one row more is another."""
+    missed, covered, steps = [], [], []
+    for value, others in NEARLY_EQUAL:
+        widths = [
+            high - low
+            for low, high in (
+                _bounds(value, others, n, (k, *[0] * (len(others) - 1))) for k in range(min(13, n // 2 + 1))
+            )
+        ]
+        steps += [max(a / b, b / a) for a, b in pairwise(widths)]
+        for expected in EXPECTED_OTHERS:
+            rng = np.random.default_rng([seed, n, int(100 * expected)])
+            share = min(0.5, expected / n)
+            counts, times = np.unique(
+                rng.multinomial(n, [1 - share, *[share / len(others)] * len(others)], draws), axis=0, return_counts=True
+            )
+            truth = (1 - share) * value + share * float(np.mean(others))
+            bounds = [_bounds(value, others, n, tuple(row[1:])) for row in counts.tolist()]
+            misses = np.array([not low - 1e-9 <= truth <= high + 1e-9 for low, high in bounds])
+            covered.append(1 - float(times[misses].sum()) / draws)
+            missed.append(float(times[misses & (counts[:, 0] == n)].sum()) / draws)
+    return max(missed), min(covered), float(np.mean(covered)), max(steps)
+
+
+@lru_cache(None)
+def _bounds(value: float, others: tuple[float, ...], n: int, counts: tuple[int, ...]) -> tuple[float, float]:
+    rows = np.repeat([value, *others], [n - sum(counts), *counts])
+    interval = estimate_mean(rows, low=0.0, high=1.0).interval
+    assert interval is not None
+    return interval.low, interval.high
+
+
 def lines(measured: list[Cell]) -> Iterator[str]:
     """The table as Markdown: least and mean coverage over the cells of each row."""
     yield "| rows (questions), likeness | the rule | t, none = miss | design effect >= 1 | width of the rule |"
@@ -175,6 +219,16 @@ def lines(measured: list[Cell]) -> Iterator[str]:
         plain = [c.plain for c in measured if (c.rows, c.likeness) == (n, likeness) and c.plain is not None]
         if plain:
             yield f"| {n} | {min(plain):.2f} / {np.mean(plain):.2f} |"
+    yield ""
+
+
+def lines_of_equal(draws: int, seed: int) -> Iterator[str]:
+    """The table of rows that are nearly all equal."""
+    yield "| rows | all equal, and missed | coverage | widest step |"
+    yield "|---|---|---|---|"
+    for n in (10, 20, 60, 100, 300, 1000):
+        missed, least, mean, step = nearly_equal(n, draws, seed)
+        yield f"| {n} | {missed:.3f} | {least:.2f} / {mean:.2f} | {step:.2f} |"
 
 
 def main() -> None:
@@ -183,6 +237,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--cells", help="a CSV file for the figures of every cell")
     args = parser.parse_args()
+    print("\n".join(lines_of_equal(50 * args.repetitions, args.seed)))
     measured = [cell for row in ROWS for cell in cells(row, args.repetitions, args.seed)]
     print("\n".join(lines(measured)))
     for row, (least, _) in SETTLED.items():

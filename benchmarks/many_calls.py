@@ -33,10 +33,10 @@ PLUGIN = f'''
 """Replies in the process that asks, and a log with a hash of each question."""
 import json, os
 from ragpipe import Computed, Score
-from ragpipe.judging.clients.client import ApiResponse
-from ragpipe.judging.clients.direct_client import DirectClient
-from ragpipe.judging.transports import live_transport
-from ragpipe.testing.openai_answers import chat_reply
+from ragpipe.judge.client import ApiResponse
+from ragpipe.judge.http import DirectClient
+from ragpipe.judge import live_transport
+from ragpipe.testing.openai_faults import chat_reply
 
 class OwnReplies(DirectClient):
     """All cases have one shape, so that the reply to one of them is an answer to all: the stand-in takes little of the time."""

@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from ragpipe.core.call import Call
 from ragpipe.core.digest import sha256
-from ragpipe.engine.cache_miss import nearest_call, stored_as
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import SharedValues, packed, store, time_of
-from ragpipe.store.calls.call_store import CallStore
+from ragpipe.runs.cache_miss import nearest_call, stored_as
+from ragpipe.store.call_rows import SharedValues, packed, store, time_of
+from ragpipe.store.call_store import CallStore
 
 JUDGE = {f"judge.{number}": sha256(number) for number in range(9)}
 

@@ -29,16 +29,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from grown_run import grow  # noqa: E402
+
 import ragpipe  # noqa: E402
-from ragpipe.comparing.comparison import compare_sides, comparison_document  # noqa: E402
-from ragpipe.comparing.settings import CompareSettings  # noqa: E402
-from ragpipe.reports.compare.compare_page import compare_page  # noqa: E402
-from ragpipe.reports.settings import ReportSettings  # noqa: E402
-from ragpipe.stages.write_reports import write_report_files  # noqa: E402
-from ragpipe.store.files.page_writer import write_page  # noqa: E402
-from ragpipe.store.run.run_folder import RunFolder  # noqa: E402
+from ragpipe.comparison.comparison import compare_sides, comparison_document  # noqa: E402
+from ragpipe.comparison.settings import CompareSettings  # noqa: E402
+from ragpipe.report.compare_page import compare_page  # noqa: E402
+from ragpipe.report.page_file import write_page  # noqa: E402
+from ragpipe.report.settings import ReportSettings  # noqa: E402
+from ragpipe.runs.write_reports import write_report_files  # noqa: E402
+from ragpipe.store.run_folder import RunFolder  # noqa: E402
 from tests.support.compared_runs import side_of  # noqa: E402
-from tests.support.grown_run import grow  # noqa: E402
 from tests.support.playwright_pages import chromium, open_page  # noqa: E402
 
 CASES = {"report": 101, "scores": 101, "compare": 40}

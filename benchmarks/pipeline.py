@@ -39,7 +39,7 @@ WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "w
 
 def case(i: int) -> tuple[Any, Any]:
     """A case with five contexts, about 1,200 prompt tokens."""
-    from ragpipe.schema.sample import Chunk, Output, Sample
+    from ragpipe.core.sample import Chunk, Output, Sample
 
     texts = [
         f"Passage {k} of case {i}. " + " ".join(WORDS[(i + k + w) % len(WORDS)] for w in range(190)) for k in range(5)
@@ -54,8 +54,8 @@ def metric() -> Any:
     import yaml
 
     from ragpipe.core.resources import conf_dir, prompts_dir
+    from ragpipe.judge.prompt_library import PromptLibrary
     from ragpipe.metrics.from_config import load_metric
-    from ragpipe.prompting.library import PromptLibrary
 
     section = yaml.safe_load((conf_dir() / "metrics" / "groundedness.yaml").read_text(encoding="utf-8"))["groundedness"]
     return load_metric("groundedness", section, PromptLibrary([prompts_dir()]), [])
@@ -63,7 +63,7 @@ def metric() -> Any:
 
 def judge(url: str, client: str, width: int) -> Any:
     """The settings of the judge."""
-    from ragpipe.judging.settings import JudgeSettings
+    from ragpipe.judge.settings import JudgeSettings
 
     os.environ["BENCH_KEY"] = "x"
     return JudgeSettings(
@@ -73,16 +73,17 @@ def judge(url: str, client: str, width: int) -> Any:
 
 def bodies(calls: int) -> list[dict[str, Any]]:
     """The very questions that ragpipe asks, as the request bodies that it sends."""
-    from ragpipe.judging.cache_key import Question
-    from ragpipe.judging.transports.provider_state import OutputModeFallback
-    from ragpipe.schema.call import Payload
-    from ragpipe.schema.judge_answers.answer_schema import answer_schema
-    from ragpipe.schema.sample import Case
+    from ragpipe.core.call import Payload
+    from ragpipe.core.sample import Case
+    from ragpipe.judge.answer_type import answer_schema
+    from ragpipe.judge.provider_state import OutputModeFallback
+    from ragpipe.judge.question import Question
+    from ragpipe.metrics.recording_judge import questions_of
 
     asking, modes = metric(), OutputModeFallback(judge("http://127.0.0.1/v1", "direct", 1))
     asked = []
     for i in range(calls):
-        call = next(iter(asking.planned_calls(Case(*case(i)))))
+        call = questions_of(asking, Case(*case(i)))[0]
         payload = Payload(call.prompt.render(**call.values), answer_schema(call.answer))
         question = Question("", payload, call.answer, MODEL, {}, "")
         asked.append({"model": MODEL, **modes.body(question, modes.form(question))})
@@ -136,21 +137,21 @@ async def bare_litellm(url: str, calls: int, width: int, clock: Callable[[], Non
 
 
 async def whole(url: str, calls: int, width: int, clock: Callable[[], None], client: str) -> None:
-    from ragpipe.judging.session import JudgeSession
-    from ragpipe.judging.transports.live_transport import LiveTransport
-    from ragpipe.stages.case_reader import CaseReader
-    from ragpipe.stages.judge_cases import JudgeStage
-    from ragpipe.stages.load_dataset import load_dataset
-    from ragpipe.store.calls.call_store import CallStore
-    from ragpipe.store.run.progress_file import ProgressView
-    from ragpipe.store.run.run_folder import RunFolder
+    from ragpipe.judge.live_transport import LiveTransport
+    from ragpipe.judge.session import JudgeSession
+    from ragpipe.runs.judge_cases import JudgeStage
+    from ragpipe.runs.load_dataset import load_dataset
+    from ragpipe.runs.measured_cases import CaseReader
+    from ragpipe.store.call_store import CallStore
+    from ragpipe.store.progress import ProgressView
+    from ragpipe.store.run_folder import RunFolder
 
     settings = judge(url, client, width)
     if client == "litellm":  # imports are not a client's cost per call
         await with_litellm(url, bodies(1)[0])
     else:
-        import ragpipe.judging.clients.direct_client
-        import ragpipe.judging.pricing  # noqa: F401
+        import ragpipe.judge.http
+        import ragpipe.judge.pricing  # noqa: F401
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name, "run")).create()
         records = (SimpleNamespace(sample=s, output=o, where="") for s, o in map(case, range(calls)))

@@ -1,10 +1,10 @@
-"""The failures planted in the demonstration set, as the recorded language model and the embedded judge see them.
+"""The failures planted in the demonstration set, as the recorded language model and the rules judge see them.
 
     python benchmarks/planted.py
 
 Both judge the same 101 answers by the same templates (`+experiment=quickstart_llm`); nobody is asked. For each kind of planted failure
 and a score that should show it: how many of the answers with it have that score below its threshold, of those that have the score.
-The last rows are false alarms: the same for answers without any planted failure. Prints the tables of docs/offline-judge.md.
+The last rows are false alarms: the same for answers without any planted failure. Prints the tables of docs/judges.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 import ragpipe  # noqa: E402
 
-JUDGES = {"recorded language model": [], "embedded": ["judge=evidence", "store.recorded=null", "transport=live"]}
+JUDGES = {"recorded language model": [], "rules": ["judge=rules", "store.recorded=null", "transport=live"]}
 SHOWN_BY = {
     "unsupported_claim": ("faithfulness", "groundedness"),
     "hallucinated_unanswerable": ("faithfulness", "correctness"),

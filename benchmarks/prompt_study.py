@@ -70,7 +70,7 @@ def draw(data: Path, scratch: Path) -> dict[str, Any]:
     """Answers of each set at random, in two halves without a common question; only such as people labelled."""
     halves: dict[str, dict[str, list[list[str]]]] = {half: {} for half in HALVES}
     for labelled in SETS:
-        words = [*labelled.words(data), {"dataset.filter": labelled.keep}, "metrics=[recorded]", "judge=evidence"]
+        words = [*labelled.words(data), {"dataset.filter": labelled.keep}, "metrics=[recorded]", "judge=rules"]
         labels = {"metrics.recorded.take": labelled.take}
         run = ragpipe.run([*words, f"name=draw_{labelled.name}", f"output_dir={scratch}", labels], quiet=True)
         records = run.records[run.records[labelled.label].notna()]

@@ -23,10 +23,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import ragpipe
-from ragpipe.stats.agreement_coefficients import Coefficient, cohen_kappa
-from ragpipe.stats.agreement_intervals import estimate_kappa
+from ragpipe.stats.agreement import Coefficient, cohen_kappa, difference_of_versions, estimate_kappa
 from ragpipe.stats.detection import auroc, balanced_accuracy, estimate_auroc, estimate_balanced_accuracy
-from ragpipe.stats.jackknife import EstimatedStatistic, VersionDifference, difference_of_versions
+from ragpipe.stats.intervals import Estimate
 
 Floats = NDArray[np.float64]
 CASE = ["sample_id", "method", "repeat"]
@@ -151,18 +150,18 @@ def _change(
     return f"| {name} less {base_name} | {' | '.join(changes)} | {differ} verdicts differ | | | |"
 
 
-def _with_interval(estimate: EstimatedStatistic) -> str:
+def _with_interval(estimate: Estimate) -> str:
     if estimate.value is None:
         return f"- ({estimate.reason})"
     bounds = f" [{estimate.interval.low:.3f}, {estimate.interval.high:.3f}]" if estimate.interval else ""
     return f"{estimate.value:.3f}{bounds}"
 
 
-def _difference(change: VersionDifference) -> str:
-    if change.difference is None:
+def _difference(change: Estimate) -> str:
+    if change.value is None:
         return f"- ({change.reason})"
     bounds = f" [{change.interval.low:+.3f}, {change.interval.high:+.3f}]" if change.interval else f" ({change.reason})"
-    return f"{change.difference:+.3f}{bounds}"
+    return f"{change.value:+.3f}{bounds}"
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 import ragpipe  # noqa: E402
 from ragpipe.core.resources import data_path  # noqa: E402
-from ragpipe.store.calls.recorded_replies import write_recorded_file  # noqa: E402
+from ragpipe.store.recorded_replies import write_recorded_file  # noqa: E402
 
 REPLIES = data_path("package:demo/judge_replies.jsonl")
 NAME = "recording"

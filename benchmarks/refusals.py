@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.patterns.refusals import load_refusals, read_refusal
+from ragpipe.core.refusals import load_refusals, read_refusal
 
 # The phrases of a widely used plan for evaluating rejections, as they stand there.
 PHRASES = re.compile(

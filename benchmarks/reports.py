@@ -33,9 +33,9 @@ IMPORTS = "import pyarrow.parquet, pydantic, hydra"
 REPORTS = """
 import html, sys, time
 from pathlib import Path
-from ragpipe.reports.settings import ReportSettings
-from ragpipe.stages.write_reports import write_report_files
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.report.settings import ReportSettings
+from ragpipe.runs.write_reports import write_report_files
+from ragpipe.store.run_folder import RunFolder
 run = RunFolder(Path(sys.argv[1]).resolve())
 times = []
 for _ in range(int(sys.argv[2])):

@@ -25,8 +25,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ragpipe.schema.sample import Chunk, Citation, Output, Sample
-from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
+from ragpipe.core.sample import Chunk, Citation, Output, Sample
+from ragpipe.store.table_rows import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = 1000
@@ -46,10 +46,10 @@ CPU = itemgetter(1)  # of what `measure` returns: wall time says more of other p
 SCORE = """
 import json, sys
 from pathlib import Path
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
-from ragpipe.store.calls.spend import paid_by
+from ragpipe.core.score import ScoreSpec
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.runs.scoring import ScoreInputs, score_iteration
+from ragpipe.store.call_store import paid_by
 root, specs, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 score_iteration(ScoreInputs(root / "iteration-1", samples=root / "samples.parquet", outputs=root / "outputs.parquet",
           specs=[ScoreSpec(name, **scale) for name, scale in specs.items()], settings=ScoringSettings(**settings),

@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_store import CallStore
-from ragpipe.store.run.journal import Journal
+from ragpipe.core.call import Call
+from ragpipe.store.call_store import CallStore
+from ragpipe.store.journal import Journal
 
 ENTRY = {
     "sample_id": "q00001", "method": "rerank", "question": "What does the case say, and since when?", "case": "0123456789abcdef",

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
+from ragpipe.metrics.shared.ranking import from_ids, rank_values
 
 CUTS = (1, 3, 5, 10)
 Columns = tuple[list[str], list[list[str]], list[list[float]], list[list[str]], list[list[int]]]

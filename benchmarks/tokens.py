@@ -62,7 +62,7 @@ def _passage(facts: list[str], number: int) -> str:
 
 
 def measure(name: str, words: list[str], data: Path, cases: int, folder: Path) -> None:
-    from ragpipe.judging.token_count import count_tokens
+    from ragpipe.judge.pricing import count_tokens
     from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
     log = folder / "log.jsonl"
@@ -93,7 +93,7 @@ def measure(name: str, words: list[str], data: Path, cases: int, folder: Path) -
 
 
 def main() -> None:
-    from ragpipe.judging.token_count import count_tokens
+    from ragpipe.judge.pricing import count_tokens
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=200)

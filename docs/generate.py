@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
@@ -18,23 +19,30 @@ import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
-from ragpipe.comparing.comparison import COMPARED_CASES_SCHEMA
-from ragpipe.comparing.history_rows import HISTORY
-from ragpipe.config.json_schemas import GROUPS
-from ragpipe.config.settings import StoreSettings, TopSettings
+from ragpipe.cli.json_schemas import GROUPS
+from ragpipe.cli.tasks.schema import task_keys
+from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA
+from ragpipe.comparison.history import HISTORY
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
+from ragpipe.core.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.version import FORMAT
+from ragpipe.data.settings import RecordsOfFile
+from ragpipe.data.system_settings import AnySystem, LiveSystem
+from ragpipe.judge.embedder import MiniLM, PrefixedEmbedder
+from ragpipe.judge.prompt_library import PromptLibrary
+from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.profiling.metric_needs import embedded_extent, needed_labels
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.reports import job_comparison
-from ragpipe.schema import table_schemas
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.case_records import records_schema
-from ragpipe.tasks.schema import task_keys
+from ragpipe.metrics.needs import answered_extent, needed_labels
+from ragpipe.metrics.recording_judge import questions_of
+from ragpipe.report import job_comparison
+from ragpipe.runs.finished_run import AskedAbout, FinishedRunKeys
+from ragpipe.runs.settings import StoreSettings, TopSettings
+from ragpipe.score.conditions import Bounds, LabelledCondition
+from ragpipe.score.records import records_schema
+from ragpipe.store import table_rows
 
 SENTENCES = [
     "The harbour was opened in 1803 [1].",
@@ -70,9 +78,9 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `config.yaml` | the composed configuration (names of environment variables, never their values) |
 | `prompts/` | the templates that were used |
 | `samples.parquet`, `outputs.parquet` | the frozen cases |
-| `index.json` | with `system.index_manifest`: which documents are in the index ([latency](latency.md)) |
+| `index.json` | with `system.index_manifest`: which documents are in the index ([diagnosis](diagnosis.md#what-is-in-the-index)) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
-| `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](budgets.md)); those of the judge are in `.store/budgets/<run>/holds.jsonl` |
+| `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](costs.md#a-hard-limit)); those of the judge are in `.store/budgets/<run>/holds.jsonl` |
 | `iteration-N/.progress.json` | the progress of the iteration, and what its process does; a view of the journal ([below](#progressjson)) |
 | `iteration-N/.wall.json` | `judging_s`: wall-clock seconds of judging, over all starts; in no seal |
 | `iteration-N/journal.jsonl` | one line per finished case; append-only |
@@ -80,26 +88,27 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `iteration-N/judge_inputs.parquet` | one row per use of a reply |
 | `iteration-N/records.parquet` | one wide row per case, with normalised scores and passed / failed |
 | `iteration-N/metrics.json` | means, intervals, pass rates, counts, breakdowns |
-| `iteration-N/cost.json` | `used` (the usage behind the results), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](call-store.md)) |
+| `iteration-N/cost.json` | `used` (the usage behind the results), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](how-a-run-works.md#the-call-store)) |
 | `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
-| `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](iterations.md) |
+| `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](rejudging.md#iterations) |
 | `gates.json` | every gate with its verdict over all iterations ([gates](gates.md)) |
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](extras/weights.md)) |
-| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, and after an import `labels.parquet` ([labels](labelling.md)) |
-| `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](labelling.md#verdicts-of-the-report-page)) |
+| `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, and after an import `labels.parquet` ([labels](calibrating.md#labels)) |
+| `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](calibrating.md#labels)) |
 | `selftest.json`, `selftest.md` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
 | `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](extras/checks.md#attacks): which attacks succeeded, and which probes shifted a score |
 | `calibration/spot_check.<run_id>.json`, `calibration/spot_check.<run_id>.md` | of a [spot check](extras/checks.md#spot-check): how often a second judge disagrees, and on which cases |
+| `verdict.json` | the [sentence](#verdictjson) that every report begins with, and its reasons as codes |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies. `report.data/`: texts of the page where it has too many for one file |
 | `.reports.json` | digests of what the reports were written from and of the reports: while both are the same, they are not made again; in no seal |
 | `seal.json` | digests of all files at the end of the run: `task=verify` finds changes ([reproducibility](reproducibility.md)) |
 
 `report.formats` adds JUnit, CSV and JSON files ([reports](reports.md)).
 
-`outputs/<name>/sweeps/<id>/` has the comparison of the runs of a [sweep](sweeps.md), `outputs/<name>/history/` the [history](history.md) of the name,
+`outputs/<name>/sweeps/<id>/` has the comparison of the runs of a [sweep](command-line.md#sweeps), `outputs/<name>/history/` the [history](monitoring.md#history) of the name,
 `outputs/<name>/comparisons/<id>/` what `task=compare` wrote ([comparing](comparing.md)).
 `outputs/<name>/latest` points to the newest run, `outputs/<name>/runs.md` lists all of them. `outputs/.store/calls.sqlite` has every reply under the hash of its
 question, shared by all runs, `outputs/.store/drift/` what is known of the [drift](extras/checks.md#drift) of each judge. This page is generated by `python docs/generate.py`.
@@ -108,10 +117,10 @@ question, shared by all runs, `outputs/.store/drift/` what is known of the [drif
 
 {number} is the number of the format of everything on this page, of the call store and of exported calls. It is the key `format` of
 `manifest.json` and every other JSON document, in the first line of every journal, in the identity of a run (so that a run of another number has
-another folder) and in the [call store](call-store.md). Only `iteration-N/.progress.json` has none. No other
+another folder) and in the [call store](how-a-run-works.md#the-call-store). Only `iteration-N/.progress.json` has none. No other
 format is read or converted: a folder or a store with an older number, a newer one or none is refused by name, with the ragpipe version that made
 it and what to do (exit 2). Nothing else in it is read or changed, and no judge is asked.
-[Compatibility](compatibility.md) says when the number is raised, and what then becomes of replies that were paid.
+[Compatibility](reproducibility.md#compatibility) says when the number is raised, and what then becomes of replies that were paid.
 
 A new run of the same name gets its own folder and uses nothing of the old one. `task=runs` lists the runs that it can read, names each of the
 others in a line and ends with 0; without any readable run it is refused (exit 2). `task=store action=prune unused=true` is refused as
@@ -141,7 +150,7 @@ file of iteration 1 counts outputs in place of cases.
 | `calls` | requests of this start, counted where they are sent: `sent` = `answered` + `failed` + `inFlight`. Retries count each time, stored replies never. `waiting` calls hold their next request back |
 | `texts` | texts `embedded` by a model in the process, and `waiting` for it |
 | `waitingUntil`, `waitingFor` | until when waiting calls are held back, and why: `429` (a rate limit), `rpm`, `tpm` (your own), `request limit`, `token limit`, `limit used up` (the server's headers), `overload` (the server's limit of concurrency), `no answer` (an outage), or what the last attempt met |
-| `limits` | what the [limits](rate-limits.md) of the judge's server did: requests `refused` for the rate (429) and `overloaded`; the limits in force (`requestsPerMinute`, `tokensPerMinute`), and what refusals taught (`learnedPerMinute`, `width`); null: no such limit |
+| `limits` | what the [limits](costs.md#how-a-provider-is-asked) of the judge's server did: requests `refused` for the rate (429) and `overloaded`; the limits in force (`requestsPerMinute`, `tokensPerMinute`), and what refusals taught (`learnedPerMinute`, `width`); null: no such limit |
 | `ratePerSecond` | answered requests per second since `startedAt` |
 | `tokens`, `usd` | of all answers to the judge's questions; `usd` is null where a price is unknown |
 | `errors`, `errorGroups` | cases with an error; how many measurements failed, by kind of error |
@@ -149,7 +158,7 @@ file of iteration 1 counts outputs in place of cases.
 | `command` | the words of this start, with `***` for what may be secret |
 
 A process that was killed leaves the file as it was. It is stale when `phase` is not `done` and the process is gone (`pid` on `host`), or when
-`updatedAt` is more than 30 s ago while it is `collecting` or `judging`, or is on another host. `ragpipe.store.run.progress_file.read_progress`
+`updatedAt` is more than 30 s ago while it is `collecting` or `judging`, or is on another host. `ragpipe.store.progress.read_progress`
 reads the state, and [`task=view`](extras/view.md) shows such a run as stalled.
 """
 
@@ -184,7 +193,7 @@ changes a value. `contradicted` and `contradiction_not_found` are there only wit
 | `prompts` | sha256 of each template that was used |
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
-| `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](sweeps.md#what-one-job-measured-the-next-takes-over); absent where there is none |
+| `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](how-a-run-works.md#what-another-run-has-measured); absent where there is none |
 | `judge_drift` | of a judge that is checked for [drift](extras/checks.md#drift): times of the first and the last reply behind the results, by alarm when the judge was last as before and when it was found to be another, and what the newest check found; absent where there is none |
 
 ## cost.json
@@ -218,7 +227,7 @@ A usage has these keys:
 | key | meaning |
 |---|---|
 | `uses` | questions of metrics; several may use one reply |
-| `calls_computed` | calls for which nothing was sent: an embedded judge computed them, a budget or an outage held them back, or the store had no reply |
+| `calls_computed` | calls for which nothing was sent: an rules judge computed them, a budget or an outage held them back, or the store had no reply |
 | `calls_failed`, `failures` | calls that gave no reply to parse, in all and by kind (`refused`, `cut_short`, `deadline` ...). A reply that came and cannot be parsed is in neither: it has the flag `unparsable` in `judge_inputs.parquet`, and what became of the case is in `errors` of the score in `metrics.json`. `unparsable` in `failures` is a reply of more than 1,000,000 characters, which is not read |
 | `error_rate`, `timeout_rate`, `empty_rate` | shares of the calls that were sent, 0 to 1; `deadline` counts as timeout, `empty_reply` as empty. What a budget or an outage held back was not sent and is in `failures` alone |
 | `attempts`, `retries` | HTTP attempts, and those after a call's first |
@@ -240,6 +249,19 @@ A usage has these keys:
 | `outcome` | passed, blocked (exit code 3), warned, or reported (diagnostic gates, and gates that do not apply) |
 | `sentence` | the verdict in words |
 
+## verdict.json
+
+| key | meaning |
+|---|---|
+| `state` | of a run with gates `blocked`, `warned` or `passed`; `no_evidence` where no score has a value; else that of the best method against the first one (`better`, `worse`, `same`, `inconclusive`), and `measured` for one method |
+| `sentence` | what the terminal, `report.html`, `report.md` and JUnit begin with |
+| `reasons` | what the sentence is made of, in order: `code` and `text` |
+| `trust` | what is known of the judge by human labels, and what failed, as `code` and `text`: `uncalibrated`, `calibrated`, `calibration_failed`, `judgements_failed`, `system_errors` |
+
+The codes: the states above; `values_lost`, `judge_moved`, `states_nothing`, `coverage` and `jury` (what makes figures say little of the system), `too_few`, `no_pairs`,
+`level`, `problem` (the most frequent diagnosis), `other_methods`, `slice_fell`; of a comparison also `other_conditions`, `also_worse`, `also_better`, `no_score`. In the folder of a
+[comparison](comparing.md#the-page-and-the-files) `verdicts` has one for each candidate, with the `score` that decided.
+
 ## metrics.json
 
 | key | meaning |
@@ -258,10 +280,10 @@ A usage has these keys:
 | `failure_items` | what is counted of a failure mode beside its cases: the name of its `n_items` |
 | `diagnosis`, `not_applicable` | what is wrong, with advice and examples, and the rules that this run cannot decide ([diagnosis](diagnosis.md)) |
 | `calibration` | by score that asked the judge: `calibrated` (true, false, null) and `why` ([gates](gates.md#what-a-critical-gate-trusts)) |
-| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise ([corrected means](corrected-means.md)) |
+| `corrected` | by score with labels: `raw` mean of the judge and corrected `mean`, with intervals; `pass_rates` likewise ([corrected means](statistics.md#corrected-means)) |
 | `gates` | each gate, decided on this iteration ([gates](gates.md)) |
 
-`overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](latency.md)), the counts of failure
+`overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](systems.md#latency-errors-and-tokens)), the counts of failure
 modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided; `n_items`: things counted in all cases). To get shares, divide `n` by
 `n_cases`, `n_with_failure_mode` or `n_failure_modes`. Each score has:
 
@@ -298,7 +320,7 @@ _KINDS = {
 def formats() -> str:
     pages = [FORMATS.replace("{number}", str(FORMAT))]
     for name in ("samples", "outputs", "scores", "judge_inputs"):
-        pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(table_schemas, name.upper()))}")
+        pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(table_rows, name.upper()))}")
     pages.append(
         "\n## records.parquet\n\nFive columns for each score; here for a score called `faithfulness`.\n\n"
         + _columns(records_schema([ScoreSpec("faithfulness")]))
@@ -342,7 +364,7 @@ def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
     rows = []
     for file, metric in metrics:
         prompts = ", ".join(f"`{p.name}.{p.version}`" for p in metric.prompts().values()) or "-"
-        calls = sum(ask.times for ask in metric.planned_calls(CASE)) if metric.skip_reason(CASE) is None else 0
+        calls = len(questions_of(metric, CASE)) if metric.skip_reason(CASE) is None else 0
         needs = needed_labels(metric)
         outputs = ", ".join(name for name in needs if _is_of_output(name)) or "-"
         labels = ", ".join(name for name in needs if not _is_of_output(name))
@@ -351,7 +373,7 @@ def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
         )
     return (
         "\n## At a glance\n\n*Needs a model?* What must answer: *no* is computed; *language model, or offline* is also answered by the "
-        "[embedded judge](offline-judge.md), *partly* in some cases only, such as those with a reference answer. *Needs labels?* The "
+        "[rules judge](judges.md#the-rules-judge), *partly* in some cases only, such as those with a reference answer. *Needs labels?* The "
         "fields of your data, beside the question, without which a case has no score; `a or b` where one of them is enough. *Needs of "
         "the output* is what your system must return.\n\n"
         "*Calls* are those of a case with five contexts, two of them restricted, a reference answer, two citations and an "
@@ -366,12 +388,12 @@ def glance(metrics: Iterable[tuple[str, Metric]]) -> str:
 def _needed_model(metric: Metric) -> str:
     """What must answer before the metric has a value, by its default parameters."""
     if metric.needs_embedder:
-        return "[embedder](embeddings.md)"
+        return "[embedder](judges.md#embeddings)"
     if metric.encoder_settings is not None:
         return "encoder of tokens"
     if not metric.prompts():
         return "no"
-    extent = embedded_extent(metric)
+    extent = answered_extent(metric)
     return {"yes": "language model, or offline", "partly": "language model; offline partly"}.get(
         extent, "language model"
     )
@@ -469,14 +491,46 @@ def configuration() -> str:
     return page
 
 
+GROUP_PLACES = {
+    "system": "#system-every-kind",
+    "judge": "#judge-kind-llm",
+    "transport": "#transport-kind-live",
+    "runner": "#runner-kind-local",
+    "embedder": "#embedder-every-kind-that-makes-vectors",
+    "metrics": "metrics.md",
+    "task": "#task-every-task-over-a-finished-run",
+    "compare": "#task-compare",
+    "mode": "",
+    "experiment": "",
+}
+"""Where the keys of a group stand that has no section of its name; overlays have none."""
+
+
 def _groups() -> str:
-    """A row per option group, with its shipped options."""
+    """A row per option group, with a link to its keys and its shipped options."""
     rows = []
     for group, purpose in GROUP_PURPOSES.items():
         options = list(option_files(group))
         listed = "one per metric" if group == "metrics" else ", ".join(f"`{option}`" for option in options)
-        rows.append(f"| `{'+' if group in ('mode', 'experiment') else ''}{group}` | {purpose} | {listed} |\n")
+        place = GROUP_PLACES.get(group, f"#{group}")
+        name = f"[`{group}`]({place})" if place else f"`+{group}`"
+        rows.append(f"| {name} | {purpose} | {listed} |\n")
     return "| group | what it chooses | shipped |\n|---|---|---|\n" + "".join(rows)
+
+
+COMMON = {
+    AnySystem: "system: every kind",
+    LiveSystem: "system: every kind that is called",
+    JudgeSettings: "judge: kind `llm`",
+    PrefixedEmbedder: "embedder: every kind that makes vectors",
+    MiniLM: "embedder: kind `minilm`",
+    RecordsOfFile: "Form of a file of the data set",
+    FinishedRunKeys: "task: every task over a finished run",
+    AskedAbout: "task: what is asked about",
+    Bounds: "Bounds of a condition",
+    LabelledCondition: "Tests of a condition on a field or a detail",
+}
+"""Settings that others share, with the title of their table: it alone has the rows."""
 
 
 def _keys() -> str:
@@ -484,30 +538,77 @@ def _keys() -> str:
     parts = [_key_table("Outside of any section", TopSettings)]
     for group, settings in GROUPS.items():
         if isinstance(settings, dict):
+            parts += [_common_table(base) for base, title in COMMON.items() if title.startswith(f"{group}: every")]
             parts += [_key_table(f"{group}: kind `{kind}`", model) for kind, model in settings.items()]
         else:
             parts.append(_key_table(group, settings))
     parts.append(_key_table("store", StoreSettings))
-    parts += [_key_table(f"task: `{task}`", model) for task, model in task_keys().items() if model is not None]
+    parts += [_common_table(base) for base in (FinishedRunKeys, AskedAbout)]
+    tasks = {task: model for task, model in task_keys().items() if model is not None}
+    parts += [_key_table(f"task: `{task}`", model) for task, model in tasks.items() if model is not FinishedRunKeys]
     inner: dict[str, type[BaseModel]] = {}
     for settings in [*GROUPS.values(), *task_keys().values()]:
         for model in settings.values() if isinstance(settings, dict) else [settings]:
             for nested in _inner_models(model):
                 inner.setdefault(nested.__name__, nested)
+    inner = {name: model for name, model in inner.items() if model not in IN_ITS_SECTION}
+    parts += [_common_table(base) for base in (RecordsOfFile, Bounds, LabelledCondition)]
     parts += [_key_table(f"`{name}`", model) for name, model in sorted(inner.items())]
     return "".join(parts)
 
 
+def _common_table(base: type[BaseModel]) -> str:
+    return _key_table(COMMON[base], base)
+
+
 def _key_table(title: str, model: type[BaseModel]) -> str:
+    """The keys of a section, without its `kind` and without those that the table of a common base has: it is named."""
+    words, rows = [], list(_rows(model))
+    if "kind" in model.model_fields:
+        words.append(model.model_fields["kind"].description or "")
+    for base in [base for base in model.__mro__ if base in COMMON and base is not model]:
+        theirs = list(_rows(base))
+        shared = [row for row in rows if row in theirs]
+        rows = [row for row in rows if row not in theirs]
+        left_out = [row.split("`")[1] for row in theirs if row not in shared]
+        if shared:
+            but = f" (but for {', '.join(f'`{name}`' for name in left_out)})" if left_out else ""
+            words.append(f"Has the keys of *{COMMON[base]}*{but}.")
+    if title.startswith("task: `") and (
+        taken := [key for key in model.model_fields if key in TopSettings.model_fields]
+    ):
+        words.append(f"Reads {', '.join(f'`{key}`' for key in taken)} of the run.")
+    table = f"\n| key | type | default | meaning |\n|---|---|---|---|\n{''.join(rows)}" if rows else ""
+    return f"\n### {title}\n" + (f"\n{_plain(' '.join(words))}\n" if words else "") + table
+
+
+def _rows(model: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    """A row for each key but `kind`, which the option says; the keys of a section within it, which only it has, by their dotted
+    names. A task's keys that are a run's have their row there."""
     schema = model.model_json_schema()
     schema = schema.get("$defs", {}).get(model.__name__, schema)  # a model that holds itself is among its definitions
     properties = next(form["properties"] for form in [schema, *schema.get("anyOf", [])] if "properties" in form)
-    rows = []
+    taken = TopSettings.model_fields if model in task_keys().values() else {}
     for name, field in model.model_fields.items():
         key = field.alias or name
+        if key == "kind" or key in taken:
+            continue
+        if field.annotation in IN_ITS_SECTION:
+            yield from _rows(field.annotation, f"{prefix}{key}.")
+            continue
         default = "" if field.is_required() else _default(field.get_default(call_default_factory=True))
-        rows.append(f"| `{key}` | {_type(properties[key])} | {default} | {_plain(field.description or '')} |\n")
-    return f"\n### {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n{''.join(rows)}"
+        yield f"| `{prefix}{key}` | {_type(properties[key])} | {default} | {_plain(field.description or '')} |\n"
+
+
+def _in_their_section() -> set[object]:
+    """The models that are the value of one key alone, and of nothing else."""
+    models = [TopSettings, *(model for model in task_keys().values() if model is not None)]
+    for settings in GROUPS.values():
+        models += settings.values() if isinstance(settings, dict) else [settings]
+    models += [nested for model in list(models) for nested in _inner_models(model)]
+    values = {(model, name): field.annotation for model in models for name, field in model.model_fields.items()}
+    uses = Counter(nested for annotation in values.values() for nested in _inner_models(annotation, deep=False))
+    return {value for value in values.values() if uses.get(value) == 1}
 
 
 def _default(value: object) -> str:
@@ -538,8 +639,8 @@ def _type(schema: dict[str, object]) -> str:
     return words.get(kind, kind)
 
 
-def _inner_models(model: object) -> Iterable[type[BaseModel]]:
-    """The settings inside the settings, at any depth."""
+def _inner_models(model: object, *, deep: bool = True) -> Iterable[type[BaseModel]]:
+    """The settings inside the settings, at any depth; not `deep`: those that an annotation itself names."""
     seen: dict[type[BaseModel], None] = {}
     pending = [model]
     while pending:
@@ -547,11 +648,13 @@ def _inner_models(model: object) -> Iterable[type[BaseModel]]:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             if annotation not in seen:
                 seen[annotation] = None
-                pending += [field.annotation for field in annotation.model_fields.values()]
+                pending += [field.annotation for field in annotation.model_fields.values()] if deep else []
         else:
             pending += get_args(annotation)
-    return [nested for nested in seen if nested is not model]
+    return [nested for nested in seen if not deep or nested is not model]
 
+
+IN_ITS_SECTION = _in_their_section()
 
 PAGES = {"file-formats.md": formats, "metrics.md": metrics, "configuration.md": configuration}
 

@@ -27,27 +27,30 @@ ROOT_PAGES = {
 }
 """Markdown files with another place or name on the site: by path from the root, their pages."""
 BOOSTS = {
-    "decisions/*": 0.05,
     "changelog.md": 0.05,
     "contributing.md": 0.2,
-    "names.md": 0.2,
     "deviations.md": 0.2,
     "configuration.md": 0.2,
     "file-formats.md": 0.2,
     "ci.md": 8,
-    "resuming.md": 4,
+    "how-a-run-works.md": 4,
     "adding-a-metric.md": 4,
     "comparing.md": 4,
     "rejudging.md": 4,
     "calibrating.md": 3,
     "datasets.md": 3,
     "gates.md": 3,
-    "labelling.md": 3,
+    "judges.md": 3,
+    "costs.md": 3,
+    "systems.md": 3,
+    "prompts.md": 3,
     "monitoring.md": 3,
     "python.md": 3,
 }
 """What the relevance of a page in the search is multiplied by, by its name on the site; 1 for all others. A word of daily use leads to the page
 about it, not to one that mentions it in a title."""
+UNSEARCHED = "decisions/"
+"""Pages of this folder are on the site, and its search does not find them."""
 SHOWN = {".json", ".png", ".svg", ".txt", ".html"}
 """Suffixes that a browser shows; other files get `.txt`, so that it does not download them."""
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
@@ -82,7 +85,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page with its links led to where their targets stand on the site, and with its weight in the search."""
     boost = next((value for name, value in BOOSTS.items() if fnmatch(page.file.src_uri, name)), 1)
-    page.meta["search"] = {"boost": boost}
+    page.meta["search"] = {"exclude": True} if page.file.src_uri.startswith(UNSEARCHED) else {"boost": boost}
     return led_on(markdown, page.file.src_uri)
 
 

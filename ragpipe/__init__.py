@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from ragpipe.core.version import __version__
 
 if TYPE_CHECKING:
-    from ragpipe.api import Verification, compare, load, plan, rejudge, rescore, run, stop, verify
+    from ragpipe.cli.api import Verification, compare, load, plan, rejudge, rescore, run, stop, verify
     from ragpipe.core import errors
-    from ragpipe.judging.any_judge import Judge
-    from ragpipe.metrics.base import Computed, Metric, PlannedCall
-    from ragpipe.prompting.prompt import Prompt
-    from ragpipe.reports.run_data import Run
-    from ragpipe.schema.judge_answers.answer_type import Answer
-    from ragpipe.schema.sample import Case
-    from ragpipe.schema.score import Score, ScoreSpec
+    from ragpipe.core.sample import Case
+    from ragpipe.core.score import Score, ScoreSpec
+    from ragpipe.judge.answer_type import Answer
+    from ragpipe.judge.prompt import Prompt
+    from ragpipe.judge.question import Judge
+    from ragpipe.metrics.base import Computed, Metric
+    from ragpipe.report.run_data import Run
 
 __all__ = [
     "Answer",
@@ -31,7 +31,6 @@ __all__ = [
     "Computed",
     "Judge",
     "Metric",
-    "PlannedCall",
     "Prompt",
     "Run",
     "Score",
@@ -51,15 +50,15 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(
-        ["Verification", "compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.api"
+        ["Verification", "compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.cli.api"
     ),
-    **dict.fromkeys(["Computed", "Metric", "PlannedCall"], "ragpipe.metrics.base"),
-    **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.schema.score"),
-    "Answer": "ragpipe.schema.judge_answers.answer_type",
-    "Case": "ragpipe.schema.sample",
-    "Judge": "ragpipe.judging.any_judge",
-    "Prompt": "ragpipe.prompting.library",
-    "Run": "ragpipe.reports.run_data",
+    **dict.fromkeys(["Computed", "Metric"], "ragpipe.metrics.base"),
+    **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.core.score"),
+    "Answer": "ragpipe.judge.answer_type",
+    "Case": "ragpipe.core.sample",
+    "Judge": "ragpipe.judge.question",
+    "Prompt": "ragpipe.judge.prompt_library",
+    "Run": "ragpipe.report.run_data",
 }
 """The module of each public name. They are imported when first used: `import ragpipe` itself takes no time."""
 

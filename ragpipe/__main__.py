@@ -9,7 +9,7 @@ import sys
 from typing import NoReturn
 
 from ragpipe.core.errors import SignalReceived
-from ragpipe.core.process_memory import collect_new_garbage, give_memory_back
+from ragpipe.store.processes import collect_new_garbage, give_memory_back
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     give_memory_back()
     gc.disable()  # until the task begins
     try:
-        from ragpipe.cli import main as run
+        from ragpipe.cli.command_line import main as run
 
         code = run(before_task=collect_new_garbage)
     except SignalReceived as received:  # while the command line was being imported: it reports later ones itself
@@ -34,7 +34,7 @@ def main() -> None:
 
 def _raise_on_signals() -> None:
     """SIGTERM and SIGHUP end this process as Ctrl-C does: files are closed, and what to do next is printed. A signal that is
-    ignored (`nohup`) stays ignored. While a judge or a system is asked, `engine/event_loop.py` handles them.
+    ignored (`nohup`) stays ignored. While a judge or a system is asked, `runs/event_loop.py` handles them.
 
     SIGINT raises a type of our own, too: where a plain KeyboardInterrupt has passed through code generated at import (a
     dataclass), Python ends the process by the signal, whatever its exit code."""

@@ -1,1 +1,4 @@
-"""What every room may import: errors, hashes, strict JSON, safe text, YAML checks, validation, secret detection."""
+"""What every room may import: the nouns (Sample, Output, Case, Score, Call, Usage), errors, strict JSON, text and its rules.
+
+Begin with `sample`. `errors` has what is raised on purpose, `registry` what features bring by kind and name.
+"""

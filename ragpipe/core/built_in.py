@@ -5,46 +5,43 @@ from __future__ import annotations
 from typing import Any, Final
 
 ENTRIES: Final[Any] = {
-    "judge": {
-        "evidence": "ragpipe.judging.heuristic.settings:HeuristicSettings",
-        "llm": "ragpipe.judging.settings:JudgeSettings",
-    },
-    "embedder": {"none": "ragpipe.embedding.settings:NoEmbedder", "minilm": "ragpipe.embedding.settings:MiniLM"},
+    "judge": {"rules": "ragpipe.judge.rules.settings:RulesSettings", "llm": "ragpipe.judge.settings:JudgeSettings"},
+    "embedder": {"none": "ragpipe.judge.embedder:NoEmbedder", "minilm": "ragpipe.judge.embedder:MiniLM"},
     "system": {
-        "recorded": "ragpipe.systems.settings:RecordedSystem",
-        "python": "ragpipe.systems.settings:PythonSystem",
-        "http": "ragpipe.systems.settings:HttpSystem",
+        "recorded": "ragpipe.data.system_settings:RecordedSystem",
+        "python": "ragpipe.data.system_settings:PythonSystem",
+        "http": "ragpipe.data.system_settings:HttpSystem",
     },
-    "runner": {"local": "ragpipe.config.runner_settings:LocalRunner"},
+    "runner": {"local": "ragpipe.runs.settings:LocalRunner"},
     "transport": {
-        "live": "ragpipe.config.transport_settings:LiveTransportSettings",
-        "stored": "ragpipe.config.transport_settings:StoredTransportSettings",
+        "live": "ragpipe.runs.settings:LiveTransportSettings",
+        "stored": "ragpipe.runs.settings:StoredTransportSettings",
     },
     "section": {  # in the order of the report: is it better, what is wrong, where, the cases, the fine print
-        "better": "ragpipe.reports.sections.better_section:better_section",
-        "results": "ragpipe.reports.sections.results_section:results_section",
-        "shared": "ragpipe.reports.sections.results_section:shared_section",
-        "methods": "ragpipe.reports.sections.results_section:methods_section",
-        "corrected": "ragpipe.reports.sections.results_section:corrected_section",
-        "jury": "ragpipe.reports.sections.results_section:jury_section",
-        "drift": "ragpipe.reports.sections.results_section:drift_section",
-        "diagnosis": "ragpipe.reports.sections.diagnosis_section:diagnosis_section",
-        "contradictions": "ragpipe.reports.sections.diagnosis_section:contradictions_section",
-        "gates": "ragpipe.reports.sections.verdict:gates_section",
-        "slices": "ragpipe.reports.sections.spread_section:slices_section",
-        "spread": "ragpipe.reports.sections.spread_section:spread_section",
-        "distributions": "ragpipe.reports.sections.results_section:distributions_section",
-        "iterations": "ragpipe.reports.sections.cost_section:iterations_section",
-        "lowest_cases": "ragpipe.reports.sections.diagnosis_section:lowest_cases_section",
-        "coverage": "ragpipe.reports.sections.results_section:coverage_section",
-        "cost": "ragpipe.reports.sections.cost_section:cost_section",
-        "operations": "ragpipe.reports.sections.cost_section:operations_section",
-        "index": "ragpipe.reports.sections.diagnosis_section:index_section",
-        "reading": "ragpipe.reports.sections.verdict:reading_section",
+        "gates": "ragpipe.report.verdict_section:gates_section",
+        "better": "ragpipe.report.results_section:better_section",
+        "results": "ragpipe.report.results_section:results_section",
+        "shared": "ragpipe.report.results_section:shared_section",
+        "methods": "ragpipe.report.results_section:methods_section",
+        "corrected": "ragpipe.report.results_section:corrected_section",
+        "jury": "ragpipe.report.results_section:jury_section",
+        "drift": "ragpipe.report.results_section:drift_section",
+        "diagnosis": "ragpipe.report.diagnosis_section:diagnosis_section",
+        "contradictions": "ragpipe.report.diagnosis_section:contradictions_section",
+        "slices": "ragpipe.report.spread_section:slices_section",
+        "spread": "ragpipe.report.spread_section:spread_section",
+        "distributions": "ragpipe.report.results_section:distributions_section",
+        "iterations": "ragpipe.report.cost_section:iterations_section",
+        "lowest_cases": "ragpipe.report.diagnosis_section:lowest_cases_section",
+        "coverage": "ragpipe.report.cost_section:coverage_section",
+        "cost": "ragpipe.report.cost_section:cost_section",
+        "operations": "ragpipe.report.cost_section:operations_section",
+        "index": "ragpipe.report.diagnosis_section:index_section",
+        "reading": "ragpipe.report.verdict_section:reading_section",
     },
     "task": {
-        name: f"ragpipe.tasks.{name}"
-        for name in (
+        name: f"ragpipe.cli.tasks.{name}"
+        for name in [
             "calibrate",
             "compare",
             "evaluate",
@@ -60,6 +57,6 @@ ENTRIES: Final[Any] = {
             "schema",
             "store",
             "verify",
-        )
+        ]
     },
 }

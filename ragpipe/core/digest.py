@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,99 @@ def sha256_file(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+DIGEST_BYTES = 16
+"""Bytes of a digest: two of a billion names have the same one with a probability below 1e-20."""
+
+
+def name_digest(*parts: str) -> bytes:
+    """The digest of some texts: other texts, or other borders between them, give another one."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.digest()
+
+
+class DigestTable:
+    """Values of `size` bytes by digest. An entry cannot be removed.
+
+    The entries whose digests begin alike stand one after the other in one array of bytes, which is searched.
+    """
+
+    def __init__(self, size: int = 0):
+        self._size, self._width = size, DIGEST_BYTES + size
+        self._buckets = [bytearray() for _ in range(1 << 12)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, digest: bytes) -> bool:
+        return self.get(digest) is not None
+
+    def get(self, digest: bytes) -> bytes | None:
+        """The value of a digest; None where there is none."""
+        bucket, at = self._find(digest)
+        return None if at < 0 else bytes(bucket[at + DIGEST_BYTES : at + self._width])
+
+    def setdefault(self, digest: bytes, value: bytes = b"") -> bytes | None:
+        """The value of a digest that is there already; None for a new one, which has this value now."""
+        known = self.get(digest)
+        if known is None:
+            self[digest] = value
+        return known
+
+    def __setitem__(self, digest: bytes, value: bytes) -> None:
+        if len(digest) != DIGEST_BYTES or len(value) != self._size:
+            expected = f"where {DIGEST_BYTES} and {self._size} are expected"
+            raise ValueError(f"{len(digest)} and {len(value)} bytes, {expected}")
+        bucket, at = self._find(digest)
+        if at < 0:
+            bucket += digest + value
+            self._count += 1
+        else:
+            bucket[at + DIGEST_BYTES : at + self._width] = value
+
+    def _find(self, digest: bytes) -> tuple[bytearray, int]:
+        """The array of a digest, and where its entry begins; -1 where there is none."""
+        bucket = self._buckets[(digest[0] << 4) | (digest[1] >> 4)]
+        at = bucket.find(digest)
+        while at > 0 and at % self._width:  # the bytes stand across two entries
+            at = bucket.find(digest, at + 1)
+        return bucket, at
+
+
+MISSING_KEY = object()
+"""The value of a key that a mapping does not have."""
+_CHARS = 60
+
+
+def changed_keys(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, old value, new value) of every key that differs, in the order of the keys; `MISSING_KEY` where a side has none.
+
+    An empty mapping that got keys is not listed beside them, and neither is one that lost all of its keys.
+    """
+    before, after = dict(_flattened(old)), dict(_flattened(new))
+    for key in sorted(before.keys() | after.keys()):
+        values = before.get(key, MISSING_KEY), after.get(key, MISSING_KEY)
+        other = after if values[0] == {} else before
+        was_filled = {} in values and MISSING_KEY in values and any(name.startswith(f"{key}.") for name in other)
+        if values[0] != values[1] and not was_filled:
+            yield key, *values
+
+
+def short_value(value: object) -> str:
+    """A value of `changed_keys` in at most 60 characters; a digest by its first 12."""
+    text = "(absent)" if value is MISSING_KEY else str(value)
+    if DIGEST.fullmatch(text):
+        return text[:12]
+    return text if len(text) <= _CHARS else text[: _CHARS - 3] + "..."
+
+
+def _flattened(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        return [(prefix, value)]
+    return [pair for key, item in value.items() for pair in _flattened(item, f"{prefix}.{key}" if prefix else str(key))]

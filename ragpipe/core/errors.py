@@ -181,18 +181,22 @@ class SignalReceived(KeyboardInterrupt):
         super().__init__(signal_number)
 
 
-def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says so
-    itself, and for causes that go round in a circle: `raise error.orig from error` makes such."""
-    if isinstance(error, Interrupted):
-        return None
+def causes(error: BaseException | None, *, context: bool = False) -> Iterator[BaseException]:
+    """An error and what it was raised for, the outermost first; with `context` also what was being handled meanwhile. Ends where
+    causes go round in a circle: `raise error.orig from error` makes such."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, KeyboardInterrupt):
-            return error
         seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
+        yield error
+        error = error.__cause__ or (error.__context__ if context else None)
+
+
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says so
+    itself."""
+    if isinstance(error, Interrupted):
+        return None
+    return next((cause for cause in causes(error, context=True) if isinstance(cause, KeyboardInterrupt)), None)
 
 
 class WaitAbandoned(KeyboardInterrupt):
@@ -236,6 +240,21 @@ _OURS = Path(__file__).resolve().parents[1]
 _RECORD = "on_metric_error=record keeps such an error as the result of its case, and the run goes on"
 
 
+RUN_ENDING = (ConfigError, DataError, Incomplete, Interrupted, OutputError, ProviderUnusable)
+"""Errors that end a run, whichever case they come from."""
+
+
+def decisive_error(error: Exception) -> Exception:
+    """The error that decides the outcome of a measurement. A metric that asks in a TaskGroup raises a group: an error that ends
+    the run comes first, then a bug, then a failed judgement."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    errors = [decisive_error(part) for part in error.exceptions]
+    ending = (part for part in errors if isinstance(part, RUN_ENDING))
+    bugs = (part for part in errors if not isinstance(part, Skipped | JudgeError))
+    return next(ending, None) or next(bugs, None) or errors[0]
+
+
 def user_fault(error: BaseException) -> str:
     """What to print of an unexpected error that a plugin raised: the error, then file, line and text of each of the plugin's
     calls that led to it. Empty where no file of the user's is among them, or the error is raised deeper in ragpipe itself.
@@ -246,7 +265,7 @@ def user_fault(error: BaseException) -> str:
         return ""
     if from_worker := getattr(error, "user_fault", ""):  # found where the error was raised
         return str(from_worker)
-    cause = _root(error)
+    *_, cause = causes(error)
     frames = traceback.extract_tb(cause.__traceback__)
     theirs = [place for place, frame in enumerate(frames) if _is_of_user(frame.filename)]
     if not theirs or any(Path(frame.filename).is_relative_to(_OURS) for frame in frames[theirs[-1] + 1 :]):
@@ -265,25 +284,16 @@ def user_fault(error: BaseException) -> str:
     return "\n".join(lines)
 
 
+def user_place(error: BaseException) -> str:
+    """`my_rag.py:12`: the last line of the user's own code on the way to an error; empty where there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_of_user(frame.filename)]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
 def returned_fault(metric: str, case: str, refusal: str) -> str:
     """What to print of a metric that returned what it must not."""
     where = f"this is a fault of the metric {metric}, on case {case}"
     return f"metric {metric} on case {case}: {refusal}\n{where}\nfix: correct it; the same command then goes on. Or: {_RECORD}"
-
-
-def _root(error: BaseException) -> BaseException:
-    """The error that the others were raised for."""
-    chain = list(_causes(error))
-    return chain[-1]
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__
 
 
 def _is_of_user(name: str) -> bool:

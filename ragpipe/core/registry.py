@@ -34,17 +34,17 @@ GROUP = "ragpipe.plugins"
 Kind = Literal[
     "judge",  # the settings of a `judge` section, by its `kind`
     "embedder",  # the settings of an `embedder` section, by its `kind`
-    "system",  # the settings of a `system` section, by its `kind` (systems/settings.py)
-    "transport",  # the settings of a `transport` section, by its `kind` (config/transport_settings.py)
-    "runner",  # the settings of a `runner` section, by its `kind` (config/runner_settings.py)
-    "store",  # what makes the `CallDatabase` of an address, by its scheme (store/calls/call_database.py)
+    "system",  # the settings of a `system` section, by its `kind` (data/system_settings.py)
+    "transport",  # the settings of a `transport` section, by its `kind` (runs/settings.py)
+    "runner",  # the settings of a `runner` section, by its `kind` (runs/settings.py)
+    "store",  # what makes the `CallDatabase` of an address, by its scheme (store/call_database.py)
     "file_system",  # the module that copies files of every address (store/places.py)
     "reader",  # a function that gives the records of a file, by `dataset.format`
-    "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (datasets/known_shapes.py)
+    "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (data/recognition.py)
     "metric",  # a metric's class, by the name alone that `class` in its YAML has (metrics/from_config.py)
     "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
-    "section",  # a function that makes a section of the report from the run's files (reports/build.py)
-    "export",  # a function that writes what `task=export formats=[NAME]` asks for (tasks/export.py)
+    "section",  # a function that makes a section of the report from the run's files (runs/write_reports.py)
+    "export",  # a function that writes what `task=export formats=[NAME]` asks for (cli/tasks/export.py)
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _EXTRAS = "ragpipe.extras"

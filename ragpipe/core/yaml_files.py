@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,7 @@ from typing import Any
 import yaml
 
 from ragpipe.core.errors import Problem
-from ragpipe.core.named_files import named_bytes
-from ragpipe.core.secret_detection import FIX, looks_secret, secret_at, secrets_of_environment
+from ragpipe.core.secrets import FIX, looks_secret, secret_at, secrets_of_environment
 
 FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where it is installed: ten times as fast, and a run's config.yaml has a thousand lines."""
@@ -143,3 +144,23 @@ def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.No
             )
         if isinstance(value, yaml.ScalarNode) and (secret := secret_at(".".join(path), value.value, known)):
             yield value, path, (f"{secret} (not shown)", "no secret in a file", FIX)
+
+
+MOST_BYTES = 256 << 20
+
+
+def named_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most `most` bytes. Raises OSError, also for a device, a pipe and a larger file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
+def named_text(path: Path, most: int = MOST_BYTES, encoding: str = "utf-8") -> str:
+    """As `named_bytes`, decoded, with every line end as `\\n`. Raises UnicodeDecodeError too."""
+    return named_bytes(path, most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")

@@ -1,1 +1,1 @@
-"""Beside the house: what few need. No room below imports it; it enters through the table of tasks."""
+"""Beside the house: what few need, each in a folder of its own. No room below imports it; it enters through the registry."""

@@ -8,21 +8,24 @@ prompt steps are the fields annotated `Prompt`, filled from `prompts/<folder>/<s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.prompting.graded_examples import GradedExamples
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample, distinct_references
-from ragpipe.schema.score import LabelQuestion, Score, ScoreColumns, ScoreSpec
+from ragpipe.core.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample, distinct_references
+from ragpipe.core.score import LabelQuestion, Score, ScoreColumns, ScoreSpec
+from ragpipe.judge.answer_type import Answer
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.prompt_library import GradedExamples
+from ragpipe.judge.question import Judge
 
 Need = Literal["answer", "contexts", "reference", "labels", "citations"]
 
+Prefix = Annotated[
+    str, Field(description="Text put before every score name, so that the metric can be in a run twice. Default: none.")
+]
 NO_ANSWER = "no_answer"
 _STATEMENT = "The harbour has four basins."
 _SKIP_REASONS: dict[Need, str] = {
@@ -32,19 +35,6 @@ _SKIP_REASONS: dict[Need, str] = {
     "labels": "no_relevance_labels",
     "citations": "no_citations_recorded",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
-    """One kind of question that a metric expects to ask about a case, `times` times with values like these.
-
-    The plan renders it to estimate tokens.
-    """
-
-    prompt: Prompt
-    answer: type[Answer]
-    values: dict[str, Any] = field(default_factory=dict)
-    times: int = 1
 
 
 class Metric(BaseModel):
@@ -58,6 +48,7 @@ class Metric(BaseModel):
       known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere).
     - `measures_retrieval`: it judges the retrieval although it neither needs nor reads contexts. A system that retrieves
       nothing by design gets no score of a metric that needs or reads contexts, or that measures retrieval.
+    - `gives`: how its only score is declared; its name is that of the metric. Several are declared by `scores`.
     - `folder`: the prompt folder; by default the name of the module.
     - `shared_prompts`: by step, the folder of another metric whose template it uses. The same question is then asked
       once for both metrics.
@@ -72,6 +63,7 @@ class Metric(BaseModel):
     reads: ClassVar[frozenset[OutputPart]] = frozenset()
     reads_ids: ClassVar[bool] = False
     measures_retrieval: ClassVar[bool] = False
+    gives: ClassVar[ScoreSpec] = ScoreSpec("")
     folder: ClassVar[str] = ""
     shared_prompts: ClassVar[Mapping[str, str]] = {}
     answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {}
@@ -135,8 +127,8 @@ class Metric(BaseModel):
         return {}
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        """The scores it gives, in the order of the tables. Default: one score in 0..1 under the metric's name."""
-        return (ScoreSpec(self.name),)
+        """The scores it gives, in the order of the tables. Default: `gives` under the metric's name, by default in 0..1."""
+        return (replace(self.gives, name=self.name),)
 
     @cached_property
     def score_specs(self) -> tuple[ScoreSpec, ...]:
@@ -201,19 +193,6 @@ class Metric(BaseModel):
         not installed is refused."""
         return None
 
-    def planned_embeddings(self, case: Case) -> int:
-        """How many texts it expects to have embedded for this case, for the plan: an upper bound."""
-        return 0
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        """What it expects to ask about this case, for the plan. An upper bound where it depends on the replies."""
-        return ()
-
-    def planned_rounds(self, calls: Sequence[PlannedCall]) -> int:
-        """How many of these questions about one case wait for each other, at most: the rounds that they take by batch. A metric
-        whose steps each ask all their questions at once has one round per step."""
-        return len({call.prompt.step for call in calls})
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         """How the value of one of its scores follows from the score's details, as one line for `task=explain`. None where
         the value is the judge's own, or where there is nothing to calculate."""
@@ -223,7 +202,7 @@ class Metric(BaseModel):
         """The case as it would be if nothing of its output were missing: with a chunk where there is none, and an answer that
         states something where it has no word.
 
-        Values that cost no question count only where the embedded judge, if it judges, could answer about this case. None: such
+        Values that cost no question count only where the rules judge, if it judges, could answer about this case. None: such
         values are findings of their own and always count.
         """
         chunks = case.output.chunks or [Chunk(id="c1", rank=1, text=_STATEMENT)]

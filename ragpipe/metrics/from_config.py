@@ -11,19 +11,20 @@ import importlib.util
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from pydantic import PydanticUserError, ValidationError
+import yaml
+from pydantic import ValidationError
 
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem, PromptError
-from ragpipe.core.validation import NoOrigins, validated, with_description
+from ragpipe.core.score import LabelQuestion, ScoreSpec
+from ragpipe.core.settings import NoOrigins, validated, with_description
+from ragpipe.core.yaml_files import FastLoader
+from ragpipe.judge.prompt import Prompt, line_of, template_error
+from ragpipe.judge.prompt_library import GradedExamples, PromptLibrary
 from ragpipe.metrics.base import Computed, Metric
-from ragpipe.prompting.graded_examples import GradedExamples
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.prompting.template_files import line_of, template_error
-from ragpipe.schema.score import LabelQuestion
 
 WHERE = "metrics"
 OF_A_JURY = ("judge", "aggregation")
@@ -56,6 +57,18 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
     if problems:
         raise ConfigError(f"the metric {name} is wrong", problems)
     return _with_graded_examples(metric.with_label_question(label), library)
+
+
+@lru_cache(maxsize=1)
+def shipped_scores() -> Mapping[str, ScoreSpec]:
+    """The scores of all shipped metrics with their default parameters, switched on or not: by name what each score is declared as. Neither templates are compiled nor parameters checked, which takes a second."""
+    scores: dict[str, ScoreSpec] = {}
+    for path in registry.option_files("metrics").values():
+        for name, section in yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader).items():
+            parameters = {key: value for key, value in section.items() if key not in SECTION_KEYS}
+            metric = metric_class(name, section["class"]).model_construct(name=name, **parameters)
+            scores |= {spec.name: spec for spec in metric.scores()}
+    return scores
 
 
 def _with_graded_examples(metric: Metric, library: PromptLibrary) -> Metric:
@@ -113,34 +126,15 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
         raise _class_error(name, value, expected, _class_fix(path, plugins))
     try:
         cls = getattr(importlib.import_module(module), attribute, None)
-    except PydanticUserError as error:
-        raise _class_error(name, *_class_body_fault(path, error)) from error
     except Exception as error:  # a plugin may fail at import in any way; the user needs to see which and why
-        text = f"{path!r}, whose import fails: {type(error).__name__}: {error}"
+        message = " ".join(str(getattr(error, "message", error)).split())  # of pydantic's without a web address
+        text = f"{path!r}, whose import fails: {type(error).__name__}: {message}"
         raise _class_error(name, text, expected) from error
     if not (inspect.isclass(cls) and issubclass(cls, Metric)):
         raise _class_error(name, f"{path!r}, which is {'not there' if cls is None else 'no Metric'}", expected)
     if _is_abstract(cls):
         raise _class_error(name, f"{path!r}, which is only a base of metrics", expected)
-    if cls.step_names() and cls.planned_calls is Metric.planned_calls:
-        text = f"{path!r}, which has the prompt {cls.step_names()[0]} and does not say what it will ask"
-        fix = (
-            "define `planned_calls(self, case)`: it yields a PlannedCall per kind of question (docs/adding-a-metric.md)"
-        )
-        raise _class_error(name, text, "a class that says it: plan, prices and judge.max_calls count these calls", fix)
     return cls
-
-
-def _class_body_fault(path: Any, error: PydanticUserError) -> tuple[str, str, str]:
-    """What pydantic does not accept in a module's classes: what was found, what was expected, how to fix it. The class that is
-    asked for need not be the one at fault, so none is named."""
-    message = " ".join(error.message.split())  # its text as a whole has a web address of pydantic's
-    unannotated = re.search(r"`(\w+) = ", message) if error.code == "model-field-missing-annotation" else None
-    if unannotated is None:
-        return f"{path!r}, whose import fails: {message}", "classes that pydantic accepts as models", ""
-    attribute = unannotated[1]
-    fix = f"write `{attribute}: TYPE = ...` for a key of the metric's section, `{attribute}: ClassVar[TYPE] = ...` for a constant"
-    return f"{path!r}, whose import fails: the attribute `{attribute}` has no type", "a type on every attribute", fix
 
 
 def class_path(cls: type[Metric]) -> str:
@@ -183,7 +177,6 @@ def _class_fix(path: Any, plugins: Sequence[str]) -> str:
 
 
 def _is_abstract(cls: type[Metric]) -> bool:
-    """Whether the class defines neither `measure` nor `compute`."""
     computes = issubclass(cls, Computed) and cls.compute is not Computed.compute
     return cls.measure is Metric.measure and not computes
 
@@ -191,15 +184,7 @@ def _is_abstract(cls: type[Metric]) -> bool:
 def _load_prompts(
     name: str, cls: type[Metric], versions: Any, library: PromptLibrary, unused: frozenset[str]
 ) -> tuple[dict[str, Prompt], list[Problem]]:
-    """The prompts of the steps in use, and what is wrong. The version of an unused step is ignored.
-
-    Args:
-        name: key of the metric.
-        cls: its class.
-        versions: the `prompts` of its section, not validated.
-        library: where templates are.
-        unused: steps that the parameters make unnecessary.
-    """
+    """The prompts of the steps in use, and what is wrong. The version of an unused step is ignored."""
     steps = cls.step_names()
     versions = {} if versions is None else versions
     if not isinstance(versions, Mapping):

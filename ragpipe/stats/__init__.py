@@ -1,1 +1,1 @@
-"""Statistics: intervals, agreement with labels, differences, Student's t. Arrays in, numbers out."""
+"""Arrays in, numbers out: intervals, differences and their verdicts, agreement, corrected means. Begin with `intervals`."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.intervals import Estimate, Interval, check_scale, estimate_mean, wilson_bounds
-from ragpipe.stats.jackknife import HAIR, questions_of
-from ragpipe.stats.student_t import t_quantile
+from ragpipe.stats.agreement import HAIR, questions_of
+from ragpipe.stats.intervals import Estimate, Interval, check_scale, estimate_mean, t_quantile, wilson_bounds
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -29,12 +28,11 @@ _MOST_LEVERAGE = 0.9
 _ENOUGH_QUESTIONS = 6  # questions that carry the residuals: with fewer, the variance is widened
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedMean:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedMean(Estimate):
     """The corrected mean of `n` cases of `clusters` questions; `labels` of them, of `labelled_questions`, have a label.
 
-    `judge` is the raw mean of the judge's scores of all cases, `labels_alone` the mean of the labels (weighted where
-    there are strata), both with intervals. `slope` is by how much a label rises with the judge's score, 0 to 1: 0 where the
+    `judge` is the raw mean of the judge's scores of all cases with its interval. `slope` is by how much a label rises with the judge's score, 0 to 1: 0 where the
     judge says nothing about the labels. `error` is the standard error on the native scale, before it is widened.
     `effective_rows` and `degrees` are the rows and the degrees of freedom that went into Wilson's formula.
 
@@ -42,19 +40,12 @@ class CorrectedMean:
     `stratum_without_labels` or `stratum_with_one_label` (of several cases).
     """
 
-    n: int
-    clusters: int
     labels: int
     labelled_questions: int
     judge: Estimate
-    labels_alone: Estimate
-    value: float | None = None
-    interval: Interval | None = None
     slope: float | None = None
-    error: float | None = None
     effective_rows: float | None = None
     degrees: int | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +124,9 @@ def corrected_mean(
     cases = _cases(judged, labels, questions, strata, low, high)
     raw = estimate_mean(judged, cases.codes, low=low, high=high, level=level)
     n, reason = len(cases.labelled), _refusal(cases)
-    alone = _labels_alone(cases, low, high, level, reason, only_these=only_these)
-    refused = CorrectedMean(len(judged), cases.groups, n, cases.labelled_questions, raw, alone, reason=reason)
+    refused = CorrectedMean(
+        len(judged), cases.groups, reason=reason, labels=n, labelled_questions=cases.labelled_questions, judge=raw
+    )
     if reason is not None:
         return refused
     fit, span = _fit(cases, level, only_these=only_these), high - low
@@ -190,26 +182,12 @@ def _refusal(cases: _Cases) -> str | None:
     return "stratum_with_one_label" if np.any((of_labels == 1) & (of_all > 1)) else None
 
 
-def _labels_alone(
-    cases: _Cases, low: float, high: float, level: float, reason: str | None, *, only_these: bool
-) -> Estimate:
-    """The mean of the labels, as if there were no judge: a usual mean; with strata the estimator with equal scores."""
-    span = high - low
-    n, questions = len(cases.labelled), cases.labelled_questions
-    if len(cases.counts[0]) < 2 and not only_these:
-        return estimate_mean(low + cases.labels * span, cases.codes[cases.labelled], low=low, high=high, level=level)
-    if reason is not None:
-        return Estimate(n, questions, reason=reason)
-    fit = _fit(replace(cases, scores=np.zeros(len(cases.scores))), level, only_these=only_these)
-    return Estimate(n, questions, low + fit.value * span, _on_scale(fit.interval, low, span))
-
-
 def _on_scale(interval: Interval, low: float, span: float) -> Interval:
     return replace(interval, low=low + interval.low * span, high=low + interval.high * span)
 
 
 def _fit(cases: _Cases, level: float, *, only_these: bool) -> _Fit:
-    """The estimator on 0..1: theta, Var and the interval of docs/corrected-means.md."""
+    """The estimator on 0..1: theta, Var and the interval of docs/statistics.md."""
     n, strata = len(cases.labelled), cases.strata[cases.labelled]
     slope, leverage = _regression(cases)
     errors = cases.labels - slope * cases.scores[cases.labelled]

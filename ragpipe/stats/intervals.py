@@ -8,13 +8,13 @@ scale every interval is one of Wilson's (docs/statistics.md has the rule and wha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ragpipe.stats.clusters import cluster_codes
-from ragpipe.stats.student_t import normal_quantile, t_quantile
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -40,13 +40,20 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over `n` values in `clusters` clusters. `reason` says why there is no mean or no interval."""
+    """A mean, or another statistic, over `n` rows in `clusters` clusters (questions), with its interval; `error` is its standard
+    error by the jackknife, where it has one.
+
+    `reason` says why there is no value (`no_values`, `no_pairs`, `one_pair`, `one_class`, `no_spread`) or, beside a value, why there
+    is no interval: `one_value`, `one_sample` (all rows are of one question), `rests_on_one_question` (not defined without one of
+    them), `no_spread` (it is the same without any one of them, so its spread is unknown), or what the function names.
+    """
 
     n: int
     clusters: int
-    mean: float | None = None
+    value: float | None = None
     interval: Interval | None = None
     reason: str | None = None
+    error: float | None = None
 
 
 def estimate_mean(
@@ -70,8 +77,10 @@ def estimate_mean(
     On the scale `low` to `high`: Wilson's interval with an effective sample size, method `wilson_n_eff`. With values
     brought to 0..1, the design effect V*n / (mean * (1 - mean)) is drawn towards that of clusters whose rows are all
     equal, Dmax = sum of squared cluster sizes / n, with the weight of one cluster in G: D = ((G-1) * V*n /
-    (mean * (1 - mean)) + Dmax) / G, or Dmax where all values are equal; n / D rows and t(G-1) go into Wilson's formula
-    (after Dean and Pagano 2015). The interval is never empty and never leaves the scale.
+    (mean * (1 - mean)) + Dmax) / G (after Dean and Pagano 2015), and at least Dmax * min(1, 4 * odds / G) / 2^K for K
+    clusters with a value unlike the median and the odds of the farther end, max(mean, 1 - mean) / min(mean, 1 - mean):
+    what equal values leave open. n / D rows and t(G-1) go into Wilson's formula. The interval is never empty and never
+    leaves the scale.
 
     Without a scale: mean +- t(G-1) * sqrt(V), method `t` or `clustered_t`; none where all values are equal, for a width
     of zero would claim a certainty that does not exist. No interval for one value, and for one cluster.
@@ -151,10 +160,15 @@ def design_effect(scores: Floats, codes: Codes | None, groups: int, mean: float 
     mean = _mean(scores) if mean is None else mean
     sizes = np.ones(n) if codes is None else np.bincount(codes, minlength=groups)
     widest = float(np.sum(sizes * sizes)) / n
-    if np.ptp(scores) <= _HAIR or not 0 < mean < 1:
+    if not 0 < mean < 1:
         return widest
     measured = clustered_variance(scores, mean, codes, groups) * n / (mean * (1 - mean))
-    return ((groups - 1) * measured + widest) / groups
+    unlike = np.abs(scores - np.median(scores)) > _HAIR
+    others = np.count_nonzero(unlike) if codes is None else len(distinct(codes[unlike]))
+    near = min(mean, 1 - mean)
+    # equal values: a different one in a share of up to t^2 / G of the questions may not have been seen, at the farther end
+    unseen = widest * min(1.0, 4 * (1 - near) / (near * groups)) * 2.0**-others
+    return max(((groups - 1) * measured + widest) / groups, unseen)
 
 
 def wilson_bounds(rate: float, n: float, z: float) -> tuple[float, float]:
@@ -190,3 +204,108 @@ def clustered_variance(values: Floats, mean: float, codes: Codes | None, groups:
     # bincount adds one row after another (no vectorised order), so the sums do not depend on the processor
     sums = residuals if codes is None else np.bincount(codes, weights=residuals, minlength=groups)
     return groups / (groups - 1) * math.fsum((sums * sums).tolist()) / len(values) ** 2
+
+
+POWER = 0.8
+"""The share of samples in which a difference is to be found where a size is planned or what can be found is said."""
+_TINY = 1e-300
+
+
+@lru_cache(maxsize=64)
+def normal_quantile(level: float) -> float:
+    """z with P(-z <= Z <= z) = level for a standard normal Z."""
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
+@lru_cache(maxsize=65536)
+def t_quantile(level: float, df: int) -> float:
+    """t with P(-t <= T <= t) = level for Student's T with `df` >= 1 degrees of freedom.
+
+    From the standard library alone: importing `scipy.special` takes 0.25-1.4 s. It agrees with scipy to 1e-8 (relative).
+    Starts from the Cornish-Fisher expansion around the normal quantile (Abramowitz and Stegun 26.7.5) and ends with
+    Newton steps on the two-sided tail. Raises ValueError for fewer degrees of freedom, or a level that is not between 0 and 1.
+    """
+    if df < 1 or not 0 < level < 1:
+        raise ValueError(f"expected df >= 1 and 0 < level < 1, found df={df}, level={level}")
+    if df == 1:
+        return math.tan(math.pi * level / 2)
+    if df == 2:
+        return level * math.sqrt(2 / (1 - level * level))
+    z = normal_quantile(level)
+    t = z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df**2)
+    for _ in range(50):
+        step = (two_sided_tail(t, df) - (1 - level)) / (2 * _density(t, df))
+        t += step
+        if abs(step) <= 1e-13 * t:
+            break
+    return t
+
+
+def two_sided_tail(t: float, df: float) -> float:
+    """P(|T| >= t) = I_x(df/2, 1/2) with x = df/(df + t^2) (Abramowitz and Stegun 26.7.1)."""
+    square = t * t
+    return _incomplete_beta(df / (df + square), square / (df + square), df / 2, 0.5)
+
+
+def _density(t: float, df: float) -> float:
+    log = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+    return math.exp(log - (df + 1) / 2 * math.log1p(t * t / df))
+
+
+def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
+    """Regularised incomplete beta I_x(a, b), `rest` = 1 - x; continued fraction of NIST DLMF 8.17.22."""
+    if x <= 0 or rest <= 0:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - _incomplete_beta(rest, x, b, a)
+    log = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
+    c, d = 1.0, 1.0 / _away(1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d, c = 1.0 / _away(1 + even * d), _away(1 + even / c)
+        fraction *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d, c = 1.0 / _away(1 + odd * d), _away(1 + odd / c)
+        fraction *= d * c
+        if abs(d * c - 1) < 1e-15:
+            break
+    return math.exp(log) * fraction / a
+
+
+def _away(value: float) -> float:
+    """The value kept off zero, as Lentz's method wants it."""
+    return value if abs(value) > _TINY else _TINY
+
+
+Whole = NDArray[np.int64]
+
+
+def distinct(numbers: Whole) -> Whole:
+    """The different numbers, rising. They are sorted: `np.unique` alone hashes them, which takes ten times as long."""
+    ordered = np.sort(numbers)
+    is_new = np.ones(len(ordered), dtype=np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_new]
+
+
+def in_all(lists: Sequence[Whole]) -> Whole:
+    """The different numbers that every one of the lists has, rising; none of no list."""
+    if not lists:
+        return np.empty(0, dtype=np.int64)
+    return reduce(lambda one, other: np.intersect1d(one, other, assume_unique=True), map(distinct, lists))
+
+
+def in_any(lists: Sequence[Whole]) -> Whole:
+    """The different numbers that one of the lists has, rising."""
+    return distinct(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
+
+
+def cluster_codes(clusters: Whole) -> tuple[Whole, int]:
+    """The clusters of some rows, numbered from 0 without gaps in rising order, and how many there are."""
+    steps = np.diff(clusters)
+    if len(clusters) and np.all(steps >= 0):  # the order of the data: the rows of a cluster follow one another
+        codes = np.concatenate([[0], np.cumsum(steps > 0)]).astype(np.int64)
+        return codes, int(codes[-1]) + 1
+    names, codes = np.unique(clusters, return_inverse=True)
+    return codes.astype(np.int64), len(names)

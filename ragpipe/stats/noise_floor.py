@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.student_t import normal_quantile
+from ragpipe.stats.intervals import normal_quantile
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.integer]

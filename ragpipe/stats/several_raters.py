@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.agreement_coefficients import Coefficient
-from ragpipe.stats.agreement_intervals import mapped_bounds, outer_interval
-from ragpipe.stats.intervals import check_scale
-from ragpipe.stats.jackknife import EstimatedStatistic, questions_of
+from ragpipe.stats.agreement import Coefficient, mapped_bounds, outer_interval, questions_of
+from ragpipe.stats.intervals import Estimate, check_scale
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -75,7 +73,7 @@ def krippendorff_alpha(ratings: Floats, *, squared: bool = False) -> Coefficient
 
 def estimate_ac(
     ratings: Floats, classes: Floats, questions: Whole | None = None, *, squared: bool = False, level: float = 0.95
-) -> EstimatedStatistic:
+) -> Estimate:
     """`gwet_ac` with its interval, the outer bounds of the jackknife and of the raw agreement, method `jackknife_wilson`.
 
     Args:
@@ -92,7 +90,7 @@ def estimate_ac(
     ratings, (codes, groups) = ratings[is_rated], questions_of(int(np.sum(is_rated)), codes[is_rated])
     estimated = gwet_ac(ratings, classes, squared=squared)
     if estimated.value is None:
-        return EstimatedStatistic(estimated.n, groups, reason=estimated.reason)
+        return Estimate(estimated.n, groups, reason=estimated.reason)
     is_paired = _raters(ratings) > 1
     agreement = 1 - mean_distances(ratings[is_paired], squared=squared) / _span(classes, squared=squared) ** 2
     by_agreement = mapped_bounds(
@@ -105,7 +103,7 @@ def estimate_ac(
 
 def estimate_alpha(
     ratings: Floats, questions: Whole | None = None, *, scale: tuple[float, float] | None = None, level: float = 0.95
-) -> EstimatedStatistic:
+) -> Estimate:
     """`krippendorff_alpha` with its interval.
 
     Args:
@@ -126,7 +124,7 @@ def estimate_alpha(
         check_scale(paired[~np.isnan(paired)], *scale)
     estimated = krippendorff_alpha(paired, squared=squared)
     if estimated.value is None:
-        return EstimatedStatistic(estimated.n, groups, reason=estimated.reason)
+        return Estimate(estimated.n, groups, reason=estimated.reason)
     by_agreement = None
     if np.ptp(_raters(paired)) == 0:
         span = (scale[1] - scale[0]) ** 2 if scale is not None else 1.0

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.secret_detection import is_secret_name
+from ragpipe.core.secrets import is_secret_name
 
 HTTP = frozenset({"http", "https"})
 """Schemes that are only read."""
@@ -40,11 +40,9 @@ class Place(Protocol):
     def names(self, pattern: str) -> list[str]:
         """The files that a pattern such as `*.json` finds in the folder, or in the one of the file, sorted. Raises ValueError for
         what is no pattern."""
-        ...
 
     def below(self, name: str) -> Path:
         """A file of the folder by its name."""
-        ...
 
 
 @dataclass(frozen=True)

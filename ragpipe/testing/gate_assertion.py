@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparing.drop_gates import GateCase, worst_cases
-from ragpipe.pages.page_address import case_name
-from ragpipe.reports.run_data import Run, load_run
-from ragpipe.scoring.gates.gate_rules import limit, value_text
-from ragpipe.store.run.run_folder import RunFolder
-from ragpipe.store.run.run_tables import read_json
+from ragpipe.comparison.drop_gates import GateCase, worst_cases
+from ragpipe.report.page_file import case_name
+from ragpipe.report.run_data import Run, load_run
+from ragpipe.score.gate_rules import limit, value_text
+from ragpipe.store.run_folder import RunFolder
+from ragpipe.store.run_tables import read_json
 
 VERDICTS = ("inconclusive", "no_evidence", "not_enough_evidence", "uncalibrated")
 """The verdicts that a test may let through. A gate that failed is let through by its name alone."""

@@ -12,11 +12,11 @@ without one), `auth` (first 12 hex digits of the sha256
 of the Authorization header, '' without one), `fault`, `model`, `peer` (the client's port), `mode` (response format).
 A kill of the client shows as `written: false`.
 
-Limits of rate, tokens and concurrency are described in `openai_limits.py`.
+Limits of rate, tokens and concurrency: `ServerLimits`.
 
 A script is a JSON list of `{"match": regex on the last user message, "reply": text, "finish_reason": ..., "status": ...,
 "times": n, "model": regex on the model's name}`; the first that matches and is not used up wins. Everything else is answered by
-`openai_answers.py`.
+`openai_faults.chat_reply`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
 
-from ragpipe.testing.openai_answers import chat_reply, question_hash
 from ragpipe.testing.openai_faults import (
     FAULTS,
     Cut,
@@ -49,10 +49,11 @@ from ragpipe.testing.openai_faults import (
     FaultyRequest,
     Hang,
     ServerFault,
+    chat_reply,
     cut_connection,
     draw_latency,
+    question_hash,
 )
-from ragpipe.testing.openai_limits import ServerLimits
 
 S = TypeVar("S", bound="OpenAIServer")
 SERVER = (sys.executable, "-m", "ragpipe.testing.local_server")
@@ -65,9 +66,8 @@ class OpenAIServer:
     def __init__(
         self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict[str, Any]] | None = None,
         log: Path | None = None, model: str | None = None, tls: tuple[Path, Path] | None = None,
-        limits: str = "", count: Callable[[str], int] | None = None, caches: bool = False,
+        limits: str = "", count: Callable[[str], int] | None = None,
     ):  # fmt: skip
-        self.prompts: list[str] | None = [] if caches else None  # of answered requests, for a cache of their beginnings
         self.count = count  # the tokens of a text; None: four characters a token
         self.tls = None
         if tls:  # certificate and key
@@ -136,15 +136,9 @@ class OpenAIServer:
     async def _answer_admitted(
         self, request: web.BaseRequest, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
     ) -> web.StreamResponse:
-        cached = self._cached_characters(body)
         if self.latency_ms:
             await asyncio.sleep(draw_latency(self.latency_ms, self.jitter, line["body"]))
         good = FakeResponse(200, self._good(body, line["question"]), self.limits.headers() if self.limits else {})
-        if self.prompts is not None and isinstance(good.body, dict):
-            usage = good.body["usage"]
-            prompt = _prompt(body)
-            usage["prompt_tokens_details"] = {"cached_tokens": usage["prompt_tokens"] * cached // max(1, len(prompt))}
-            self.prompts.append(prompt)
         action = self._script(body) or self._faulty(line, body, raw, auth) or good
         if isinstance(action, Hang):
             await asyncio.sleep(action.seconds)
@@ -157,18 +151,12 @@ class OpenAIServer:
             return await self._drip(request, line, json.dumps(good.body).encode(), action.every_s)
         return await self._write(request, line, action)
 
-    def _cached_characters(self, body: dict[str, Any]) -> int:
-        """The beginning that an answered request had too: from 4,096 characters on, in steps of 512."""
-        prompt = _prompt(body)
-        shared = max((_common_length(prompt, earlier) for earlier in self.prompts or ()), default=0)
-        return shared // 512 * 512 if shared >= 4096 else 0
-
     def _faulty(
         self, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
     ) -> FakeResponse | Cut | Drip | Hang | None:
         for fault in self.faults:
             if fault.hits(line["body"], raw):
-                faulty = FaultyRequest(body, auth, self.in_flight, self._good(body, line["question"]))
+                faulty = FaultyRequest(body, auth, self._good(body, line["question"]))
                 action = FAULTS[fault.name](fault, faulty)
                 if action is not None:
                     line["fault"] = fault.name
@@ -275,21 +263,6 @@ class OpenAIServer:
         """Requests that arrived."""
         return self.arrivals
 
-    @property
-    def sockets(self) -> int:
-        """Connections that brought a request."""
-        return len({line["peer"] for line in self.log})
-
-
-def _prompt(body: dict[str, Any]) -> str:
-    return "".join(f"{message['role']}\n{message.get('content')}\n" for message in body.get("messages") or [])
-
-
-def _common_length(left: str, right: str) -> int:
-    """How many characters two texts begin with together."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(left), len(right)))
-
 
 def serving(**options: Any) -> AbstractContextManager[OpenAIServer]:
     """The server with these options, running."""
@@ -349,27 +322,23 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--jitter", type=float, default=0, help="share of the latency, 0..1")
     parser.add_argument("--log", type=Path)
-    parser.add_argument("--script", type=Path)
-    parser.add_argument("--fault", action="append", default=[], help="name[:option=value,...], repeatable")
-    parser.add_argument("--limits", default="", help="option=value,...: see ragpipe/testing/openai_limits.py")
-    parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
-    args = parser.parse_args()
-    script = json.loads(args.script.read_text(encoding="utf-8")) if args.script else None
-    server = OpenAIServer(
-        latency_ms=args.latency_ms,
-        jitter=args.jitter,
-        faults=args.fault,
-        script=script,
-        log=args.log,
-        model=args.model,
-        limits=args.limits,
+    parser.add_argument(
+        "--script", type=lambda name: json.loads(Path(name).read_text(encoding="utf-8")), metavar="FILE"
     )
+    parser.add_argument(
+        "--fault", dest="faults", action="append", default=[], help="name[:option=value,...], repeatable"
+    )
+    parser.add_argument("--limits", default="", help="option=value,...: see ServerLimits")
+    parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
+    options = vars(parser.parse_args())
+    host, port = options.pop("host"), options.pop("port")
+    server = OpenAIServer(**options)
 
     async def serve() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        runner = await server.start(args.port, args.host)
+        runner = await server.start(port, host)
         print(server.url, flush=True)
         await stop.wait()
         del runner
@@ -378,5 +347,99 @@ def main() -> None:
     asyncio.run(serve())
 
 
-if __name__ == "__main__":
-    main()
+_NAMES = {"rps", "burst", "tps", "width", "status", "retry_after", "headers"}
+
+
+@dataclass
+class _Bucket:
+    """So many units per second, `most` in reserve."""
+
+    per_second: float
+    most: float
+    left: float = field(init=False)
+    at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left, self.at = self.most, time.monotonic()
+
+    def fill(self, now: float) -> None:
+        self.left, self.at = min(self.most, self.left + (now - self.at) * self.per_second), now
+
+
+class ServerLimits:
+    """The limits of one server, as `option=value,...`. `admit` each request when it arrives, `release` it when it is done.
+
+    `rps` requests a second with `burst` in reserve; `tps` tokens a second, of the prompt and the longest reply; `width` requests at once,
+    refused with `status`. A refusal has `retry_after`; `headers`: openai or plain, what every response says of the limits.
+    """
+
+    def __init__(self, text: str):
+        options = dict(part.split("=", 1) for part in text.split(",") if part)
+        if unknown := set(options) - _NAMES:
+            raise ValueError(f"unknown limits {sorted(unknown)}; known: {', '.join(sorted(_NAMES))}")
+        self._options = options
+        self._requests = self._tokens = None
+        if "rps" in options:
+            self._requests = _Bucket(float(options["rps"]), float(options.get("burst", 5)))
+        if "tps" in options:
+            per_second = float(options["tps"])
+            self._tokens = _Bucket(per_second, 2 * per_second)
+        self._width = int(options["width"]) if "width" in options else None
+        self.in_flight = 0
+
+    def admit(self, body: dict[str, Any], usage: dict[str, int]) -> FakeResponse | None:
+        """The refusal of a request that arrives now; None where it is taken. `usage` is that of its good answer."""
+        for bucket in (self._requests, self._tokens):
+            if bucket is not None:
+                bucket.fill(time.monotonic())
+        if self._width is not None and self.in_flight >= self._width:
+            status = int(self._options.get("status", 503))
+            message = "Too many concurrent requests" if status == 429 else "Overloaded"
+            return FakeResponse(status, {"error": {"message": message, "type": "overloaded_error", "code": None}})
+        longest = body.get("max_tokens") or body.get("max_completion_tokens") or usage["completion_tokens"]
+        counted = usage["prompt_tokens"] + int(longest)
+        if self._requests is not None and self._requests.left < 1:
+            return self._refusal("requests per min (RPM)", self._requests, 1)
+        if self._tokens is not None and self._tokens.left < counted:
+            return self._refusal("tokens per min (TPM)", self._tokens, counted)
+        if self._requests is not None:
+            self._requests.left -= 1
+        if self._tokens is not None:
+            self._tokens.left -= counted
+        self.in_flight += 1
+        return None
+
+    def release(self) -> None:
+        """An admitted request is done."""
+        self.in_flight -= 1
+
+    def _refusal(self, unit: str, bucket: _Bucket, wanted: float) -> FakeResponse:
+        limit = bucket.per_second * 60
+        message = f"Rate limit reached for test-model on {unit}: Limit {limit:.0f}, Requested {wanted:.0f}."
+        headers = self.headers()
+        if "retry_after" in self._options:
+            headers["retry-after"] = self._options["retry_after"]
+        error = {"message": message, "type": "requests", "param": None, "code": "rate_limit_exceeded"}
+        return FakeResponse(429, {"error": error}, headers)
+
+    def headers(self) -> dict[str, str]:
+        """What a response says of the limits now."""
+        form = self._options.get("headers")
+        if form == "plain" and self._requests is not None:
+            missing = max(0.0, 1 - self._requests.left) / self._requests.per_second
+            return {
+                "x-ratelimit-limit": f"{self._requests.most:.0f}",
+                "x-ratelimit-remaining": f"{int(self._requests.left)}",
+                "x-ratelimit-reset": f"{(time.time() + missing) * 1000:.0f}",
+            }
+        found = {}
+        if form == "openai":
+            for unit, bucket in (("requests", self._requests), ("tokens", self._tokens)):
+                if bucket is None:
+                    continue
+                # the reserve here is smaller than a minute's: what is left of a minute is stated, as providers do
+                used = bucket.most - bucket.left
+                found[f"x-ratelimit-limit-{unit}"] = f"{bucket.per_second * 60:.0f}"
+                found[f"x-ratelimit-remaining-{unit}"] = f"{max(0, int(bucket.per_second * 60 - used))}"
+                found[f"x-ratelimit-reset-{unit}"] = f"{1000 * used / bucket.per_second:.0f}ms"
+        return found

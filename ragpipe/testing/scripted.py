@@ -17,20 +17,19 @@ from typing import Any, TypeVar
 import numpy as np
 import yaml
 
+from ragpipe.core.call import Payload
 from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
-from ragpipe.judging.replies.answer_parsing import Unparsable, read_answer
-from ragpipe.judging.vector_replies import TokenMatch
+from ragpipe.core.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answer_parsing import Unparsable, read_answer
+from ragpipe.judge.answer_type import Answer, answer_schema
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.prompt_library import PromptLibrary
+from ragpipe.judge.vectors import TokenMatch
 from ragpipe.metrics.base import Computed, Metric
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.schema.score import Score, ScoreSpec
 
 A = TypeVar("A", bound=Answer)
 Reply = str | dict[str, Any] | Exception
@@ -186,7 +185,10 @@ def score_of(metric: Metric, case: Case, judge: ScriptedJudge | None = None) -> 
     if reason := metric.skip_reason(case):
         return {spec.name: Score(name=spec.name, status="skipped", reason=reason) for spec in specs}
     try:
-        result = _measure(metric, case, judge or ScriptedJudge())
+        if isinstance(metric, Computed):
+            result: Score | Sequence[Score] = metric.compute([case])[0]
+        else:
+            result = asyncio.run(metric.measure(case, judge or ScriptedJudge()))
     except Skipped as skip:
         return {spec.name: Score(name=spec.name, status="skipped", reason=skip.reason) for spec in specs}
     except JudgeError as error:
@@ -206,7 +208,3 @@ def _is_within(score: Score, spec: ScoreSpec) -> bool:
     if score.value is None or spec.low is None or spec.high is None:
         return True
     return spec.low <= score.value <= spec.high
-
-
-def _measure(metric: Metric, case: Case, judge: ScriptedJudge) -> Score | Sequence[Score]:
-    return metric.compute([case])[0] if isinstance(metric, Computed) else asyncio.run(metric.measure(case, judge))

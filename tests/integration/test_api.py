@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,7 @@ def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     gate = {"scoring": {"gates": {"true": {"score": "faithfulness", "min": 0.0, "tier": "quality"}}}}
     run = ragpipe.run([CONFIG, gate], quiet=True)
     page = run._repr_html_()
+    assert f"<p><b>{escape(run.verdict['sentence'])}</b></p>" in page
     methods = list(run.metrics["by"]["method"])
     assert page.startswith("<div>")
     assert "<script" not in page

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.core.resources import prompts_dir
 
 pytestmark = pytest.mark.slow  # several whole runs

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from tests.support.rows import first_rows
 
 NAMES = {"P": "precision", "ndcg_cut": "ndcg", "recall": "recall", "success": "hit", "recall_all": "recall_all"}

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
-from ragpipe.schema.run_warning import warning_texts
+from ragpipe.cli.command_line import main
+from ragpipe.core.score import warning_texts
 from tests.integration.test_real_experiments import run
 
 CLOSE = 6e-7

@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from ragpipe.core.call import Call, Paid, Payload, Payment
 from ragpipe.core.digest import sha256
-from ragpipe.judging.cache_key import Question, key_parts, question_key
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.provider_state import ProviderRegistry
-from ragpipe.schema.call import Call, Paid, Payload, Payment
-from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import Grade15
+from ragpipe.judge.answer_type import Answer, answer_schema
+from ragpipe.judge.answers import Grade15
+from ragpipe.judge.live_transport import LiveTransport
+from ragpipe.judge.provider_state import ProviderRegistry
+from ragpipe.judge.question import Question, key_parts, question_key
+from ragpipe.judge.settings import JudgeSettings
 
 SENTINEL = "sentinel-key-0123456789abcdef-SECRET"
 VARIABLE = "RAGPIPE_TEST_KEY"
+CLIENTS = ["direct", pytest.param("litellm", marks=pytest.mark.slow)]
+"""The clients by which a judge is asked; the import of litellm and its 9 ms a call add up."""
 
 
 def settings(url: str, **keys: Any) -> JudgeSettings:

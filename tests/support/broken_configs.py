@@ -42,7 +42,7 @@ CASES: tuple[Broken, ...] = (
     Broken("E1 unknown parameter", (*RUN, "metrics.retrieval.kk=3"), ("metrics.retrieval.kk", "did you mean k?")),
     Broken("E1 unknown key in a file", (X,), ("conf/experiment/x.yaml:5", "judge.treshold", "did you mean threshold?"),
            experiment("judge:\n  treshold: 0.5\n")),
-    Broken("E1 option of an experiment", (X,), ("'nope'", "conf/experiment/x.yaml:4", "evidence"),
+    Broken("E1 option of an experiment", (X,), ("'nope'", "conf/experiment/x.yaml:4", "rules"),
            experiment("  - override /judge: nope\n")),
     Broken("E1 metric taken away that is not there", (*RUN, "~metrics.nope"), ("metrics.nope", "command line")),
     Broken("E1 no data set", ("metrics=[retrieval]",), ("dataset", "+experiment=NAME")),
@@ -51,7 +51,7 @@ CASES: tuple[Broken, ...] = (
     Broken("E2 all at once", (*RUN, "seed=-1", "iterations=0", "log_level=loud", "keep_messages=maybe"),
            ("seed", "iterations", "log_level", "keep_messages", "greater than or equal to 0", "debug, info")),
     Broken("E2 range of a judge", (*RUN, "judge.threshold=2"), ("judge.threshold=2", "less than or equal to 1")),
-    Broken("E2 number as text", (*RUN, "judge.window=wide"), ("judge.window", "'wide' (text)", "whole number")),
+    Broken("E2 number as text", (*RUN, "judge.threshold=wide"), ("judge.threshold", "'wide' (text)", "number")),
     Broken("E2 whole number", (*RUN, "iterations=1.5"), ("iterations", "1.5 (number)", "whole number")),
     Broken("E2 true is no number", (*RUN, "iterations=true"), ("iterations", "true (true/false)", "whole number")),
     Broken("E2 not a number", (*RUN, "judge.threshold=nan"), ("judge.threshold", "finite")),
@@ -129,7 +129,7 @@ CASES: tuple[Broken, ...] = (
     Broken("E5 too large", (X,), ("conf/experiment/x.yaml", "1,000,000"), {"conf/experiment/x.yaml": "# " + "x" * 1_000_001}),
     # interpolations (E7)
     Broken("E7 loop", (X,), ("conf/experiment/x.yaml:", "Recursive interpolation"),
-           experiment("judge:\n  threshold: ${judge.window}\n  window: ${judge.threshold}\n")),
+           experiment("name: ${judge.threshold}\njudge:\n  threshold: ${name}\n")),
     Broken("E7 missing key", (X,), ("conf/experiment/x.yaml:4", "nowhere"), experiment("name: ${nowhere}\n")),
     Broken("E7 missing variable", (*RUN, "store.path=${oc.env:RAGPIPE_NOT_SET}"), ("store.path", "RAGPIPE_NOT_SET")),
     # sweeps (E11)
@@ -139,7 +139,7 @@ CASES: tuple[Broken, ...] = (
     Broken("E11 nothing to sweep in a file", ("-m", X, "task=plan"), ("conf/experiment/x.yaml:7: seed", "nothing to sweep over"),
            experiment("hydra:\n  sweeper:\n    params:\n      seed: range(1,1)\n")),
     Broken("E11 a sweep without -m", (*RUN, "seed=1,2"), ("seed", "-m")),
-    Broken("E11 an option that is not there", ("-m", *RUN, "judge=evidence,nope"), ("judge", "'nope'", "evidence")),
+    Broken("E11 an option that is not there", ("-m", *RUN, "judge=rules,nope"), ("judge", "'nope'", "rules")),
     # prompts (F1)
     Broken("F1 missing version", ("dataset=mine", "metrics=[faithfulness]", "metrics.faithfulness.prompts.verify=v99"),
            ("metrics.faithfulness.prompts.verify", "v1")),

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import pyarrow.parquet as pq
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.harness import arguments, run_folder, write_cases

@@ -7,14 +7,14 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparing.comparison import Comparison, compare_sides
-from ragpipe.comparing.settings import CompareSettings
-from ragpipe.comparing.side import Side, opened_side
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.combine_iterations import combine_iterations
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.comparison.comparison import Comparison, compare_sides
+from ragpipe.comparison.settings import CompareSettings
+from ragpipe.comparison.side import Side, opened_side
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.version import FORMAT
+from ragpipe.runs.combine_iterations import combine_iterations
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.run_folder import RunFolder
 from tests.support.run_tables import Row, score, write_run
 
 IDENTITY: Mapping[str, Any] = {

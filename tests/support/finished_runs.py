@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.core.digest import sha256
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import json
 import os
 import signal
@@ -156,15 +155,3 @@ def asked_again(requests: Sequence[dict[str, Any]], kills: Sequence[tuple[float,
     for _, done in kills:
         assert done <= known, "the store names requests that the server has never seen"
     return [r["body"] for r in requests for moment, done in kills if r["arrived"] > moment and r["body"] in done]
-
-
-def lost_by_kill(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[int]:
-    """For each kill how many calls it lost: requests that were made again, counted at the first kill after them."""
-    moments = [moment for moment, _ in kills]
-    lost = [0] * len(moments)
-    asked: dict[str, float] = {}
-    for request in sorted(server.requests(), key=lambda r: r["arrived"]):
-        if (before := asked.get(request["body"])) is not None:
-            lost[bisect.bisect_left(moments, before)] += 1
-        asked[request["body"]] = request["arrived"]
-    return lost

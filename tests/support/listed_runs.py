@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run_folder import RunFolder
 from tests.support.compared_runs import graded, scored_run
 
 PAGE = "<!doctype html><title>report</title><p>a report"

@@ -1,4 +1,4 @@
-"""`python -m tests.support.make_compatibility_fixture`: the run folder and the call store that docs/compatibility.md promises to read.
+"""`python -m tests.support.make_compatibility_fixture`: the run folder and the call store that docs/reproducibility.md promises to read.
 
 Writes `tests/fixtures/format_<number>.tar.gz` with the ragpipe of this checkout: six cases, two iterations, a language model as judge
 whose replies are written down here and come over HTTP from a local server, a gate, a draw with labels by two people, a calibration,
@@ -20,8 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ragpipe.core.version import __version__
-from ragpipe.schema.format_version import FORMAT
+from ragpipe.core.version import FORMAT, __version__
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import finish
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ragpipe.core.resources import PACKAGE
-from ragpipe.datasets.dataset import Dataset, Record, open_dataset
-from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.data.dataset import Dataset, Record, open_dataset
+from ragpipe.data.settings import DatasetSettings
 
 DATA = Path(os.environ.get("RAGPIPE_DATA", PACKAGE.parent / ".." / "shared" / "data"))
 

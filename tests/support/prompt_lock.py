@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from ragpipe.core.resources import prompts_dir
-from ragpipe.prompting.graded_examples import read_graded_examples
-from ragpipe.prompting.library import PromptLibrary
+from ragpipe.judge.prompt_library import PromptLibrary, read_graded_examples
 
 LOCK = Path("prompts", "versions.lock")
 COMMAND = "python -m tests.support.prompt_lock"

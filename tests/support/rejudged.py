@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments
 

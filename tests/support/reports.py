@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ragpipe.pages.page_file import page_html
-from ragpipe.reports.build import build_report
-from ragpipe.reports.console import Console
-from ragpipe.reports.model import Report, Section
-from ragpipe.reports.render.markdown_report import render_markdown
-from ragpipe.reports.render.terminal import print_report
-from ragpipe.reports.report_data import ReportData
-from ragpipe.reports.run_page.run_page import run_page
+from ragpipe.report.console import Console
+from ragpipe.report.markdown import render_markdown
+from ragpipe.report.model import Report, Section, Table
+from ragpipe.report.page_file import page_html
+from ragpipe.report.report_data import ReportData
+from ragpipe.report.run_page import run_page
+from ragpipe.report.terminal import print_report
+from ragpipe.runs.write_reports import build_report
 
 
 def report_of(*sections: Section | None) -> Report:
@@ -36,6 +36,11 @@ def terminal_of(report: Report, columns: int = 120) -> str:
         patch.setenv("COLUMNS", str(columns))
         print_report(report, Console(out=out, err=io.StringIO()))
     return out.getvalue()
+
+
+def table_text(table: Table, columns: int) -> list[str]:
+    """The lines of a table on a terminal `columns` wide."""
+    return terminal_of(report_of(Section("table", "", (table,))), columns).splitlines()
 
 
 def page_of(metrics: Mapping[str, Any], cost: Mapping[str, Any]) -> str:

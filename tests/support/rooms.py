@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import ragpipe.api
-import ragpipe.cli
+import ragpipe.cli.api
+import ragpipe.cli.command_line
 
 TESTS = Path(__file__).resolve().parents[1]
 _PROCESS = "a test in tests/{room} started a process: it belongs in tests/slow"
@@ -24,7 +24,7 @@ _RUNS = {"unit": _RUN}
 _PROCESSES = {"unit": _PROCESS, "integration": _PROCESS, "extras": "a test of an extra that starts a process needs the marker slow"}
 _STARTS: list[tuple[Any, str, dict[str, str]]] = [
     (subprocess.Popen, "__init__", _PROCESSES), (os, "fork", _PROCESSES), (os, "posix_spawn", _PROCESSES), (os, "system", _PROCESSES),
-    (multiprocessing.process.BaseProcess, "start", _PROCESSES), (ragpipe.cli, "main", _RUNS), (ragpipe.api, "_started", _RUNS),
+    (multiprocessing.process.BaseProcess, "start", _PROCESSES), (ragpipe.cli.command_line, "main", _RUNS), (ragpipe.cli.api, "_started", _RUNS),
 ]  # fmt: skip
 _current = {"room": ""}
 

@@ -1,6 +1,7 @@
 """A run folder from literals: what the tests of scoring and of reports read."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.schema.sample import Chunk, Citation, Output, Sample
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.table_schemas import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
-from ragpipe.schema.usage import Usage
-from ragpipe.scoring.settings import ScoringSettings
-from ragpipe.stages.score_iteration import ScoreInputs, score_iteration
+from ragpipe.core.sample import Chunk, Citation, Output, Sample
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.usage import Usage
+from ragpipe.core.version import FORMAT
+from ragpipe.runs.score_iteration import score_iteration
+from ragpipe.runs.scored_cases import ScoreInputs
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.table_rows import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 
 Result = float | tuple[float | str, str]  # a value, or it or `skipped` or `error` with the reason
 
@@ -74,14 +76,16 @@ def spent(calls: int = 0, replies: int = 0, usd: float = 0.0, **more: Any) -> Us
     return Usage(**{"calls": calls, "replies": replies or calls, "usd_known": usd, **more})
 
 
-def score(root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, **more: Any) -> dict[str, Any]:
+def score(
+    root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, *, iteration: int = 1, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Run the score stage over a folder of `write_run`."""
     return score_iteration(
         ScoreInputs(
-            root / "iteration-1",
+            root / f"iteration-{iteration}",
             samples=root / "samples.parquet",
             outputs=root / "outputs.parquet",
-            specs=[replace(spec, metric=spec.name) for spec in specs],
+            specs=[replace(spec, metric=spec.name, method=spec.method or "direct") for spec in specs],
             settings=settings or ScoringSettings(),
             **{
                 "signature": "ragpipe 0 | test", "judge": {"label": "scripted", "calibrated": None}, "run_id": "me", "spent": spent(),
@@ -89,6 +93,16 @@ def score(root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | No
             },
         )
     )  # fmt: skip
+
+
+def score_iterations(root: Path, tables: Sequence[Sequence[Row]], specs: Sequence[ScoreSpec], settings: ScoringSettings) -> None:
+    """Write and score an iteration of each table of rows, in one run folder."""
+    for number, rows in enumerate(tables, 1):
+        part = root / f"of {number}"
+        shutil.move(write_run(part, rows), root / f"iteration-{number}")
+        for file in ("samples.parquet", "outputs.parquet", "manifest.json"):
+            shutil.copy(part / file, root / file)
+        score(root, specs, settings, iteration=number, signature=f"ragpipe 0 | test | iteration {number}")
 
 
 def records(root: Path) -> list[dict[str, Any]]:
@@ -99,4 +113,4 @@ def stored(root: Path, name: str) -> dict[str, Any]:
     return json.loads((root / "iteration-1" / name).read_text())
 
 
-__all__ = ["Chunk", "Citation", "Row", "records", "score", "stored", "write_run"]
+__all__ = ["Chunk", "Citation", "Row", "records", "score", "score_iterations", "stored", "write_run"]

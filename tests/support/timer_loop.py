@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer: hours of latency take no time, and a deadlock is an error."""
+"""An event loop on a virtual clock: where nothing is ready, it jumps to the next timer."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

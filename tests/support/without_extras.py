@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = sorted(path.parent.name for path in (ROOT / "ragpipe" / "extras").glob("*/__init__.py"))
 TESTS = [
-    *("tests/unit/core", "tests/unit/config", "tests/unit/datasets/test_recognition.py", "tests/unit/test_layers.py"),
-    *("tests/unit/docs", "tests/integration/starting/test_first_run.py", "tests/integration/tasks/test_rescore.py"),
+    *("tests/unit/core", "tests/unit/cli", "tests/unit/data/test_recognition.py", "tests/unit/test_layers.py"),
+    *("tests/unit/docs", "tests/integration/cli/test_first_run.py", "tests/integration/cli/test_rescore.py"),
 ]
 IMPORTS = """
 import importlib, pkgutil, ragpipe

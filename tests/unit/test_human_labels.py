@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ragpipe
-from ragpipe.schema.score import Score
+from ragpipe.core.score import Score
 from ragpipe.testing.scripted import JudgeQuestion, ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.claim_verdicts import in_both_forms
 

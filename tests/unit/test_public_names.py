@@ -9,12 +9,12 @@ import pytest
 
 import ragpipe
 import ragpipe.testing
-from ragpipe.api import override_words
+from ragpipe.cli.api import override_words
 from ragpipe.core.errors import ConfigError
 
 FUNCTIONS = ("compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify")
 CLASSES = (
-    "Answer", "Case", "Computed", "Judge", "Metric", "PlannedCall", "Prompt", "Run", "Score", "ScoreSpec", "Verification",
+    "Answer", "Case", "Computed", "Judge", "Metric", "Prompt", "Run", "Score", "ScoreSpec", "Verification",
 )  # fmt: skip
 
 

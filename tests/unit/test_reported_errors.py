@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragpipe.cli import report
+from ragpipe.cli.command_line import report
 from ragpipe.core.errors import OutputError
 
 

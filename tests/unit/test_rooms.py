@@ -4,7 +4,7 @@ import sys
 import pytest
 
 import ragpipe
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 
 
 def test_a_process_is_refused() -> None:

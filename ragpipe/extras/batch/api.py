@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
-from ragpipe.judging.clients.client import ApiResponse, AttemptError
-from ragpipe.judging.clients.http_layer import HttpConnections, HttpResponse
-from ragpipe.judging.clients.http_responses import parse_response
-from ragpipe.judging.settings import JudgeSettings
+from ragpipe.judge.client import ApiResponse, AttemptError
+from ragpipe.judge.http import HttpConnections, HttpResponse, api_response, json_of
+from ragpipe.judge.http_responses import parse_response
+from ragpipe.judge.settings import JudgeSettings
 
 MOST_RESULT_BYTES = 1 << 30
 """Bytes of one file of results. A batch has at most 250 MB, and replies are mostly shorter than questions."""
@@ -128,7 +128,7 @@ class BatchApi(ABC):
     async def _object(self, method: str, path: str, body: bytes = b"", **how: Any) -> dict[str, Any]:
         """The JSON object of an answer. Raises AttemptError for any other."""
         response = await self._send(method, path, body, **how)
-        data = _json(response.body)
+        data = json_of(response)
         if not isinstance(data, dict):
             text = response.body[:200].decode("utf-8", "replace")
             raise AttemptError("not_an_api_answer", f"not an answer of a Batch API (a proxy?): {text}")
@@ -153,9 +153,7 @@ class BatchApi(ABC):
         except TimeoutError:
             raise AttemptError("deadline", f"no whole answer within {seconds:g} s") from None
         if response.status != 200:
-            names = {name.lower(): value for name, value in response.headers.items()}
-            text = response.body[:4000].decode("utf-8", "replace")
-            parse_response(ApiResponse(response.status, names, _json(response.body), text))
+            parse_response(api_response(response))
         return response
 
 
@@ -254,7 +252,7 @@ class AnthropicBatches(BatchApi):
         super().__init__(settings, (settings.api_base or "https://api.anthropic.com").removesuffix("/v1"), headers)
 
     def encode(self, key: str, body: dict[str, Any]) -> bytes:
-        from ragpipe.judging.clients.litellm_client import anthropic_request
+        from ragpipe.judge.litellm_client import anthropic_request
 
         return json.dumps({"custom_id": key, "params": anthropic_request(self._model, body)}).encode("ascii")
 
@@ -298,7 +296,7 @@ class AnthropicBatches(BatchApi):
 
 
 def _message_response(message: Mapping[str, Any]) -> Outcome:
-    from ragpipe.judging.clients.litellm_client import anthropic_completion
+    from ragpipe.judge.litellm_client import anthropic_completion
 
     blocks = [block for block in message.get("content") or () if isinstance(block, dict)]
     by_tool = any(block.get("type") == "tool_use" for block in blocks)
@@ -311,14 +309,6 @@ def _message_response(message: Mapping[str, Any]) -> Outcome:
 
 def _no_reply(why: str) -> AttemptError:
     return AttemptError("server_error", f"the batch has no reply to it: {why}", unbilled=True)
-
-
-def _json(data: bytes) -> Any:
-    """What JSON says; None for anything else."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from ragpipe.core.errors import DataError, FolderLocked, Problem
-from ragpipe.store.files.atomic import atomic_write, json_bytes, make_folders, output_error
-from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.files import atomic_write, json_bytes, make_folders, output_error
+from ragpipe.store.folder_lock import FolderLock
 
 State = Literal["intent", "sent", "collected", "done"]
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 from ragpipe.core.errors import FATAL
 from ragpipe.extras.batch.api import BatchApi, BatchStatus, Outcome
 from ragpipe.extras.batch.folder import BatchFolder
-from ragpipe.judging.clients.client import AttemptError
-from ragpipe.judging.limits.retries import RETRYABLE
+from ragpipe.judge.attempts import RETRYABLE
+from ragpipe.judge.client import AttemptError
 
 T = TypeVar("T")
 

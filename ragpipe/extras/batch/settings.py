@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.config.transport_settings import AnyTransport
 from ragpipe.core.errors import Problem
 from ragpipe.core.registry import imported
-from ragpipe.judging.any_judge import AnyJudge
-from ragpipe.judging.jury.settings import JurySettings
-from ragpipe.judging.pricing import priced, rates_for
-from ragpipe.judging.settings import JudgeSettings, Price
-from ragpipe.schema.price_rates import Rates
+from ragpipe.core.usage import Price
+from ragpipe.judge.jury import JurySettings
+from ragpipe.judge.pricing import priced, rates_for
+from ragpipe.judge.question import AnyJudge
+from ragpipe.judge.settings import JudgeSettings, PriceSettings
+from ragpipe.runs.settings import AnyTransport
 
 if TYPE_CHECKING:
-    from ragpipe.judging.session import Transport
-    from ragpipe.stages.plan_calls import Plan
+    from ragpipe.judge.question import Transport
+    from ragpipe.runs.plan import Plan
 
+MAX_REQUESTS = 10_000
+"""Questions in one batch, and cases that are open at once. OpenAI takes 50,000, Anthropic 100,000."""
 MOST_ROUNDS = 4
 """Rounds up to which batches are recommended: each may take a day."""
 LEAST_SAVED_USD = 0.005
@@ -36,25 +38,7 @@ class BatchSettings(AnyTransport):
     kind: Literal["batch"] = Field(
         default="batch", description="Questions go to the provider's Batch API together, in rounds."
     )
-    max_requests: int = Field(
-        default=10_000,
-        ge=1,
-        le=100_000,
-        description=(
-            "Questions in one batch, and cases that are open at once, 1 to 100,000. OpenAI takes 50,000, Anthropic 100,000."
-        ),
-    )
-    poll_s: float = Field(
-        default=10.0,
-        gt=0,
-        le=3600,
-        allow_inf_nan=False,
-        description=(
-            "Seconds before a batch is looked after for the first time, above 0 to 3,600; each later wait is half as long "
-            "again, up to six times this."
-        ),
-    )
-    prices: Price | None = Field(
+    prices: PriceSettings | None = Field(
         default=None,
         description=(
             "Prices of replies that come by batch. null: the batch prices of litellm's table; without one they stay unknown."
@@ -89,13 +73,13 @@ class BatchSettings(AnyTransport):
             return "ANTHROPIC_API_KEY"
         return judge.key_variable
 
-    def rates(self, judge: JudgeSettings) -> Rates:
+    def rates(self, judge: JudgeSettings) -> Price:
         """The user's own prices, else the table's by batch. They are never derived from the prices of live replies."""
         return priced(judge, self.prices, "transport", suffix="_batches")
 
     def open_cases(self, judge: JudgeSettings) -> int:
         """As many as one batch has questions: open cases are what a round is made of."""
-        return self.max_requests
+        return MAX_REQUESTS
 
     def plan_lines(self, judge: AnyJudge, plan: Plan) -> list[str]:
         """The rounds of a run, its price by batch beside its live price, and a recommendation."""
@@ -103,26 +87,26 @@ class BatchSettings(AnyTransport):
             return []
         rates = self.rates(judge)
         by_batch, live = plan.usd(rates), plan.usd(rates_for(judge))
-        rounds = plan.rounds * math.ceil(plan.cases / self.max_requests)
+        rounds = plan.rounds * math.ceil(plan.cases / MAX_REQUESTS)
         count = f"{rounds:,} round{'s' if rounds != 1 else ''}"
-        line = f"by batch: up to {count}, one more for each kind of reply that must be asked for again; a round takes minutes to a day"
         if by_batch is None:
-            prices = f"price by batch unknown ({rates.reason})"
+            prices = f"price unknown ({rates.reason})"
         elif live is None:
-            prices = f"about ${by_batch:,.2f} by batch, the live price is unknown"
+            prices = f"about ${by_batch:,.2f}, the live price is unknown"
+        elif live - by_batch < LEAST_SAVED_USD:
+            prices = "less than a cent cheaper"
         else:
-            prices = f"about ${by_batch:,.2f} by batch, ${live:,.2f} live: ${live - by_batch:,.2f} less by batch"
-        return [line, f"{prices}; {advice(rounds, by_batch, live)}"]
+            prices = f"about ${by_batch:,.2f} in place of ${live:,.2f}"
+        pace = f"up to {count} of minutes to a day each, one more for each kind of reply that must be asked for again"
+        return [f"by batch: {prices}, {pace}; {advice(rounds, by_batch, live)}"]
 
 
 def advice(rounds: int, by_batch: float | None, live: float | None) -> str:
     """Which transport to choose, and why."""
     if by_batch is None or live is None:
         return "no recommendation without both prices"
-    if by_batch >= live:
-        return "recommended: transport=live, which is not dearer and answers at once"
     if live - by_batch < LEAST_SAVED_USD:
-        return "recommended: transport=live, which costs less than a cent more and answers at once"
+        return "recommended: transport=live, which answers at once"
     if rounds > MOST_ROUNDS:
         return f"recommended: transport=live, unless {rounds:,} rounds one after the other are worth it"
     return "recommended: transport=batch, where results may wait"

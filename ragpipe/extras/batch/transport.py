@@ -15,25 +15,27 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from ragpipe.core.call import Call, Paid
 from ragpipe.core.errors import ProviderUnusable, RagpipeError
+from ragpipe.core.usage import Amount
 from ragpipe.extras.batch.api import AnthropicBatches, BatchApi, OpenAIBatches, Outcome
 from ragpipe.extras.batch.folder import BatchFolder, Line, new_token, open_folders
 from ragpipe.extras.batch.job import BatchJob, NoBatch
-from ragpipe.extras.batch.settings import BatchSettings
-from ragpipe.judging.cache_key import Question
-from ragpipe.judging.clients.client import AttemptError, Completion
-from ragpipe.judging.clients.http_responses import parse_response
-from ragpipe.judging.limits.budget import Budget, BudgetUsedUp
-from ragpipe.judging.limits.retries import RETRYABLE
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.judging.transports.call_records import AttemptTally
-from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.transports.provider_state import RequestForm
-from ragpipe.judging.transports.request_costs import HeldRequest
-from ragpipe.schema.call import Call, Paid
+from ragpipe.extras.batch.settings import MAX_REQUESTS, BatchSettings
+from ragpipe.judge.attempts import RETRYABLE
+from ragpipe.judge.budget import Budget, BudgetUsedUp, Hold
+from ragpipe.judge.call_records import AttemptTally
+from ragpipe.judge.client import AttemptError, Completion
+from ragpipe.judge.http_responses import parse_response
+from ragpipe.judge.live_transport import LiveTransport
+from ragpipe.judge.provider_state import RequestForm
+from ragpipe.judge.question import Question
+from ragpipe.judge.settings import JudgeSettings
 
 QUIET_S = 1.0
 """Seconds without a new question after which those that wait are sent."""
+POLL_S = 10.0
+"""Seconds before a batch is looked after for the first time; each later wait is half as long again, up to six times this."""
 MAX_BYTES = 100_000_000
 """Bytes of one batch. OpenAI takes 200 MB, Anthropic 256 MB."""
 _SLICES = 5  # of the quiet time: a loop that was blocked must not look quiet
@@ -87,7 +89,6 @@ class BatchTransport(LiveTransport):
         budget: Budget | None = None,
     ):
         super().__init__(settings, run_id=run_id, tell=tell, budget=budget, rates=batch.rates(settings))
-        self.is_busy: Callable[[], bool] = lambda: False
         self._batch, self._root = batch, folder
         self._api: BatchApi | None = None
         self._rounds = 0  # that this process has sent
@@ -97,7 +98,7 @@ class BatchTransport(LiveTransport):
         self._parkings = 0
         self._sent_keys: set[str] = set()
         self._folders: dict[str, BatchFolder] = {}
-        self._held: dict[str, HeldRequest] = {}  # by name, of the questions that this start has sent
+        self._held: dict[str, Hold] = {}  # by name, of the questions that this start has sent
         self._jobs: set[asyncio.Task[None]] = set()
         self._gatherer: asyncio.Task[None] | None = None
         self._replied: dict[asyncio.Task[object] | None, tuple[BatchFolder, str]] = {}
@@ -117,7 +118,7 @@ class BatchTransport(LiveTransport):
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, in one batch or, where its reply is missing or of no use, in up to `judge.retries` more."""
         self._admit(question)
-        tally, failures, empty = AttemptTally(paid), 0, 0
+        tally, failures, empty = AttemptTally(paid=paid), 0, 0
         while True:
             try:
                 reply = await self._reply(question)
@@ -145,20 +146,17 @@ class BatchTransport(LiveTransport):
                     continue
                 self.provider.answered = True  # the batch was
                 return self._failed_call(question, form, tally, error)
-            self.provider.circuit_breaker.record_success(question.step)
-            modes.record_success(question, form)
-            self.provider.window.observe(question.payload.messages, completion.tokens_in)
-            outcome = self._outcome(form, "ok", completion, "; ".join(completion.notes) or None)
-            return self._calls.record(question, outcome, tally)
+            return self._answered(question, form, tally, completion)
 
-    async def _held_for(self, question: Question, reply: _Reply, form: RequestForm) -> HeldRequest | None:
+    async def _held_for(self, question: Question, reply: _Reply, form: RequestForm) -> Hold | None:
         """What is held for a reply; a reply to what another start or run has sent needs room in this budget too. Raises BudgetUsedUp."""
         if self._costs is None:
             return None
         name = _hold_name(reply.folder.mark.token, question.key)
         if (held := self._held.pop(name, None)) is not None:
             return held
-        return await self._costs.reserve(self.provider.output_modes.body(question, form), name)
+        body = self.provider.output_modes.body(question, form)
+        return await self._costs.budget.reserve(self._costs.bound(body), name)
 
     async def _completion(self, outcome: Outcome, tally: AttemptTally) -> Completion:
         """The completion of one request, paid for. Raises AttemptError."""
@@ -208,7 +206,7 @@ class BatchTransport(LiveTransport):
                 held = await self._attach()
                 await self._send_round(held)
                 if self._parked:  # another process has their batch in hand
-                    await self.attempts.sleep(self._batch.poll_s)
+                    await self.attempts.sleep(POLL_S)
         except Exception as error:
             self._fail(error)
 
@@ -270,7 +268,7 @@ class BatchTransport(LiveTransport):
         )
 
     def _divided(self, api: BatchApi, questions: list[Question]) -> list[_NewBatch]:
-        """The questions as batches of at most `max_requests` and `MAX_BYTES`, in their order: up to the first that does not fit into
+        """The questions as batches of at most `MAX_REQUESTS` and `MAX_BYTES`, in their order: up to the first that does not fit into
         the budget before those under way have ended. Raises BudgetUsedUp where nothing is under way and the first does not fit."""
         batches: list[_NewBatch] = []
         for question in questions:
@@ -278,12 +276,12 @@ class BatchTransport(LiveTransport):
             body = self.provider.output_modes.body(question, form)
             request = api.encode(question.key, body)
             last = batches[-1] if batches else None
-            most = self._batch.max_requests
+            most = MAX_REQUESTS
             if last is None or len(last.lines) >= most or last.size + len(request) > MAX_BYTES:
                 last = _NewBatch()
             if self._costs is not None:
                 name = _hold_name(last.token, question.key)
-                if (held := self._costs.reserve_now(body, name)) is None:
+                if (held := self._costs.budget.reserve_now(self._costs.bound(body), name)) is None:
                     break
                 self._held[name] = held
             if not last.lines:
@@ -300,7 +298,7 @@ class BatchTransport(LiveTransport):
             return
         for name in (_hold_name(folder.mark.token, key) for key in keys):
             if (held := self._held.pop(name, None)) is not None:
-                self._costs.budget.release(held.hold)
+                self._costs.budget.settle(held, Amount())
             else:
                 self._costs.budget.drop(name)
 
@@ -319,7 +317,7 @@ class BatchTransport(LiveTransport):
         job = BatchJob(
             self._open_api(),
             folder,
-            self._batch.poll_s,
+            POLL_S,
             self.settings.outage_s,
             sleep=self.attempts.sleep,
             give_up=self._unusable,

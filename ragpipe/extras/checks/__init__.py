@@ -12,9 +12,9 @@ ENTRIES = {
     "task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")}
 }
 HELP = """\
-  python -m ragpipe task=spot_check run=outputs/my/latest judge=llm     some of its cases by a second judge: do they disagree?
-  python -m ragpipe task=judge_audit run=outputs/my/latest judge=llm    is the judge led by what it reads? attacks, probes for bias
-  python -m ragpipe task=selftest run=outputs/my/latest    would metrics and judge notice? cases changed in known ways
+  python -m ragpipe task=spot_check run=my judge=llm       some of its cases by a second judge: do they disagree?
+  python -m ragpipe task=judge_audit run=my judge=llm      is the judge led by what it reads? attacks, probes for bias
+  python -m ragpipe task=selftest run=my                   would metrics and judge notice? cases changed in known ways
   python -m ragpipe task=drift judge=llm judge.model=...   does the judge still give the verdicts that it gave?
 """
 """The lines of `--help`."""

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ragpipe.judging.heuristic.lexicon import STOP_WORDS
-from ragpipe.judging.heuristic.numbers import find_numbers
-from ragpipe.metrics.shared.anchor_match import matches_anchor
-from ragpipe.metrics.shared.citation_parsing import citations_of, marker_pattern, names_of
-from ragpipe.schema.sample import Case, Chunk, Citation, Output
+from ragpipe.core.sample import Case, Chunk, Citation, Output
+from ragpipe.judge.rules.numbers import STOP_WORDS, find_numbers
+from ragpipe.metrics.shared.citations import citations_of, marker_pattern, names_of
+from ragpipe.metrics.shared.ranking import matches_anchor
 
 NAME = re.compile(r"[A-ZÀ-ÖØ-Þ][\w-]*(?:\s(?:(?:of|de|van|von)\s)?[A-ZÀ-ÖØ-Þ][\w-]*)*")
 _UNTOUCHED = re.compile(
@@ -68,13 +67,8 @@ class Donors:
         """
         sample, own = case.sample, case.contexts
         own_ids = {*(chunk.id for chunk in own), *(sample.relevant_chunks or ()), *(sample.gains or ())}
-        own_docs = {
-            *(chunk.doc_id for chunk in own if chunk.doc_id),
-            *(sample.relevant_docs or ()),
-            *(sample.gains or ()),
-        }
-        own_paths = {anchor.rel_path for anchor in sample.anchors or ()}
-        own_paths |= {chunk.rel_path for chunk in own if chunk.rel_path}
+        own_docs = {*(chunk.doc_id for chunk in own), *(sample.relevant_docs or ()), *(sample.gains or ())} - {None, ""}
+        own_paths = {place.rel_path for place in (*own, *(sample.anchors or ()))} - {None, ""}
         own_texts = {chunk.text for chunk in own}
         strangers = {
             chunk.text: chunk.model_copy(update={"id": f"{chunk.id}-of-{sample_id}"}) if chunk.id in own_ids else chunk
@@ -286,13 +280,11 @@ def drop_gold_chunks(subject: Subject, rng: random.Random) -> Edit | None:
 def _is_gold(case: Case, chunk: Chunk) -> bool:
     """Whether a label of any form names the chunk or its document."""
     sample = case.sample
-    groups = [member for group in sample.required_support_groups or () for member in group]
-    names = {*(sample.relevant_docs or ()), *(sample.relevant_chunks or ())}
-    names |= {name for name, gain in (sample.gains or {}).items() if gain > 0}
-    names |= {member for member in groups if isinstance(member, str)}
-    anchors = [*(sample.anchors or ()), *(member for member in groups if not isinstance(member, str))]
-    is_named = bool({chunk.id, chunk.doc_id, chunk.rel_path} & names)
-    return is_named or any(matches_anchor(chunk, anchor, require_snippet=False) for anchor in anchors)
+    labels = [*(sample.relevant_docs or ()), *(sample.relevant_chunks or ()), *(sample.anchors or ())]
+    labels += [name for name, gain in (sample.gains or {}).items() if gain > 0]
+    labels += [member for group in sample.required_support_groups or () for member in group]
+    names = (chunk.id, chunk.doc_id, chunk.rel_path)
+    return any(one in names if isinstance(one, str) else matches_anchor(chunk, one) for one in labels)
 
 
 def shuffle_chunks(subject: Subject, rng: random.Random) -> Edit | None:

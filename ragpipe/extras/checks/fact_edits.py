@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+from ragpipe.core.text import sentences
 from ragpipe.extras.checks.edits import (
     NAME,
     Edit,
@@ -19,9 +20,7 @@ from ragpipe.extras.checks.edits import (
     numbers_in,
     share_of_words,
 )
-from ragpipe.judging.heuristic.lexicon import MONTH_NUMBER, MONTHS, NEGATIONS, STOP_WORDS
-from ragpipe.judging.heuristic.numbers import normalize_digits
-from ragpipe.patterns.sentences import sentences
+from ragpipe.judge.rules.numbers import MONTH_NUMBER, MONTHS, NEGATIONS, STOP_WORDS, normalize_digits
 
 _NUMBER = re.compile(
     r"(?<![\w.,:/#–-])"  # no part of a word, a version, a time, a date, a range or an identifier

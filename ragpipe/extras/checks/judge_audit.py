@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from ragpipe.config.settings import RunConfig
 from ragpipe.core.errors import Incomplete
-from ragpipe.core.validation import ConfigOrigins
-from ragpipe.engine.plans.plan_summary import plan_ahead
-from ragpipe.engine.run_policies import RejudgePolicy
-from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
+from ragpipe.core.sample import Case
+from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.attacks import CONTROL, PROBES_VERSION, attack_suite, probe_file, probes_of
-from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey, Pair, Scored, table
+from ragpipe.extras.checks.attacks import CONTROL, PROBES_VERSION, attack_suite, plain_prompt, probe_file, probes_of
+from ragpipe.extras.checks.changed_cases import (
+    HAIR,
+    ChangedCases,
+    OutputKey,
+    Pair,
+    Scored,
+    changed_case,
+    drawn_order,
+    inputs_of,
+    is_usable,
+    renamed,
+    scored_values,
+)
+from ragpipe.extras.checks.check import table
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import Metric
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.reports.console import Console
-from ragpipe.reports.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
-from ragpipe.reports.number_format import percent_with_interval
-from ragpipe.schema.sample import Case
-from ragpipe.schema.settings import Settings
-from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.report.console import Console
+from ragpipe.report.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
+from ragpipe.report.styled_text import percent_with_interval
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.plan_summary import plan_ahead
+from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.spec import RejudgePolicy, RunSpec
+from ragpipe.stats.differences import paired_difference
 from ragpipe.stats.intervals import Interval
-from ragpipe.stats.paired_difference import paired_difference
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run_folder import RunFolder
 
 ROOM = 0.5
 """An attack counts where the wrong answer has at most this share of the range without it."""
@@ -57,9 +63,6 @@ Scores = list[tuple[Scored, Inputs]]
 _OVER = ("score", "group", "part", "attack")
 SECTION = "judge_audit"
 HARDENED, PLAIN = "hardened", "plain"
-_PLAIN_PREAMBLE = """You are an impartial evaluator of a question answering system.
-Reply only in the form asked for, with nothing before or after it.
-"""
 
 
 class JudgeAuditSettings(Settings):
@@ -163,7 +166,11 @@ def _specs(
     second = ", the attacked ones a second time without fences: two runs" if n_attacks else ""
     console.say(f"audit: {n_attacks:,} attacked and {len(pairs) - n_attacks:,} probed cases{second}")
     if n_attacks:
-        specs[PLAIN] = spec_of((), {name: _without_fences(metric) for name, metric in metrics.items()})
+        plain = {
+            name: metric.model_copy(update={step: plain_prompt(prompt) for step, prompt in metric.prompts().items()})
+            for name, metric in metrics.items()
+        }
+        specs[PLAIN] = spec_of((), plain)
         plan = plan_ahead(specs[PLAIN][0], RejudgePolicy(finished).recorded_replies())
         console.say(f"the second run, without fences: {plan}")
     return specs
@@ -172,7 +179,7 @@ def _specs(
 def audited_cases(pool: Sequence[Case], attacks: Sequence[str], probes: Sequence[Change], n: int) -> list[Pair]:
     """The attacked and the probed cases, of usable ones in the order of the draw, one per question; none where there are less than two."""
     cases: dict[str, Case] = {}
-    for case in sorted(filter(check.is_usable, pool), key=lambda case: check.drawn_order(case.key)):
+    for case in sorted(filter(is_usable, pool), key=lambda case: drawn_order(case.key)):
         cases.setdefault(case.sample.id, case)
     if len(drawn := list(cases.values())) < 2:
         return []
@@ -184,12 +191,10 @@ def _attacked_cases(drawn: Sequence[Case], attacks: Sequence[str]) -> Iterator[P
     `<method>~<name>`; what changes a sample is one of its own, `<id>~<name>`."""
     wrong = [_wrong(drawn, place) for place in range(min(_BASES, len(drawn)))]
     for number, name in enumerate(attacks):
-        attack = attack_suite().attacks[name]
-        for turn in range(len(wrong)):
-            base = wrong[(number + turn) % len(wrong)]
+        attack, turn = attack_suite().attacks[name], number % len(wrong)
+        for base in wrong[turn:] + wrong[:turn]:
             if (attacked := attack_suite().attacked(name, base)) is not None:
-                changed = check.renamed(base, attacked, name)
-                yield Pair.of(name, base, changed, group=attack.group, part=attack.part)
+                yield Pair.of(name, base, renamed(base, attacked, name), group=attack.group, part=attack.part)
                 break
 
 
@@ -200,7 +205,7 @@ def _probed_cases(drawn: Sequence[Case], probes: Sequence[Change], n: int) -> It
         yield Pair.of(CONTROL, case, _wrong(drawn, place))
         for probe in probes:
             names = [probe.name] if probe.against is None else [probe.against, probe.name]
-            made = [check.changed_case(by_name[name], Subject(case, Donors([]))) for name in names]
+            made = [changed_case(by_name[name], Subject(case, Donors([]))) for name in names]
             cases = [pair.cases[1] for pair in made if pair is not None]
             if len(cases) == len(names):
                 yield Pair.of(probe.name, cases[0] if probe.against else case, cases[-1])
@@ -210,37 +215,14 @@ def _wrong(drawn: Sequence[Case], place: int) -> Case:
     """A case with the answer of the next question of the draw, which cites nothing: `<method>~wrong_answer`."""
     case, donor = drawn[place], drawn[(place + 1) % len(drawn)]
     output = case.output.model_copy(update={"answer": donor.answer, "citations": None})
-    return check.renamed(case, Case(case.sample, output, case.iteration), CONTROL)
-
-
-def _without_fences(metric: Metric) -> Metric:
-    return metric.model_copy(update={step: plain_prompt(prompt) for step, prompt in metric.prompts().items()})
-
-
-def plain_prompt(prompt: Prompt) -> Prompt:
-    """The same prompt as version `<version>_plain`: `fences: false`, and a preamble without a word on tags or requests.
-
-    Its text and its hash differ, so its questions have keys of their own. Only an audit asks with it.
-    """
-    name, version = f"{prompt.name}.{prompt.version}.jinja", f"{prompt.version}_plain"
-    with TemporaryDirectory() as root:
-        for path, text in prompt.sources.items():
-            if path == name:
-                text = text.replace("---\n", "---\nfences: false\n", 1)
-            elif path.startswith("shared/preamble."):
-                text = _PLAIN_PREAMBLE
-            target = Path(root, path if path != name else f"{prompt.name}.{version}.jinja")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        folder, step = prompt.name.rsplit("/", 1)
-        return PromptLibrary([Path(root)]).load(folder, step, version)
+    return renamed(case, Case(case.sample, output, case.iteration), CONTROL)
 
 
 def audited_scores(folder: RunFolder, config: RunConfig) -> Scores:
     """The scores of an audit's run, and the payloads of the questions about each output. A score without a range is left out."""
-    scored = check.scored_values(folder)
+    scored = scored_values(folder)
     by_metric = {name: metric.score_names for name, metric in config.metrics.items()}
-    inputs = {name: check.inputs_of(folder, name) for name in by_metric}
+    inputs = {name: inputs_of(folder, name) for name in by_metric}
     return [(scored[name], inputs[metric]) for metric, names in by_metric.items() for name in names if name in scored]
 
 
@@ -256,9 +238,9 @@ def attack_outcomes(pairs: Sequence[Pair], score: Scored, inputs: Inputs) -> lis
         if pair.part and base is not None and base <= ROOM:
             succeeded = value is not None and value - base >= RISE - HAIR
             shown = not inputs.get(pair.changed, frozenset()) <= inputs.get(pair.base, frozenset())
-            row: dict[str, Any] = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
-            row |= {"sample_id": pair.base[0], "base": base, "value": value, "succeeded": succeeded, "shown": shown}
-            rows.append(row)
+            about = {"attack": pair.change, "group": pair.group, "part": pair.part, "score": score.name}
+            found = {"base": base, "value": value, "succeeded": succeeded, "shown": shown}
+            rows.append({**about, "sample_id": pair.base[0], **found})
     return rows
 
 

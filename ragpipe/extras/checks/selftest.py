@@ -13,26 +13,36 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from ragpipe.config.settings import RunConfig
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Incomplete
-from ragpipe.core.validation import ConfigOrigins
-from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
+from ragpipe.core.sample import OUTPUT_KEY, Case
+from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.extras.checks import check, edits, fact_edits
-from ragpipe.extras.checks.check import HAIR, ChangedCases, OutputKey, Pair, Scored
+from ragpipe.extras.checks.changed_cases import (
+    HAIR,
+    SEED,
+    ChangedCases,
+    OutputKey,
+    Pair,
+    Scored,
+    changed_case,
+    drawn_order,
+    is_usable,
+    scored_values,
+)
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import computed_scores
-from ragpipe.reports.console import Console
-from ragpipe.reports.model import PAGES, CaseName, Note, RichText, Section, Verbatim
-from ragpipe.reports.number_format import whole
-from ragpipe.schema.sample import OUTPUT_KEY, Case
-from ragpipe.schema.settings import Settings
-from ragpipe.stages.combine_iterations import scored_iterations
+from ragpipe.report.console import Console
+from ragpipe.report.model import PAGES, CaseName, Note, RichText, Section, Verbatim
+from ragpipe.report.styled_text import whole
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.spec import RunSpec
+from ragpipe.stats.differences import paired_difference
+from ragpipe.stats.intervals import normal_quantile
 from ragpipe.stats.noise_floor import noise_floor
-from ragpipe.stats.paired_difference import paired_difference
-from ragpipe.stats.student_t import normal_quantile
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run_folder import RunFolder
 
 Direction = Literal["worse", "same"]
 Expectation = Mapping[Literal["worse", "worse_in_reference", "same"], Sequence[str]]
@@ -126,18 +136,18 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
 def draw_mutants(cases: Sequence[Case], names: Iterable[str], n: int) -> list[Pair]:
     """Up to `n` mutants of each mutation, ordered by mutation, then by the draw. Questions come in a random order; a question gives a
     second case only when all have given one. Only a usable case gives any: without an answer there is no claim."""
-    usable = [case for case in cases if check.is_usable(case)]
+    usable = [case for case in cases if is_usable(case)]
     donors, turns = Donors(usable), Counter[str]()
 
     def turn(case: Case) -> int:
         turns[case.sample.id] += 1
         return turns[case.sample.id]
 
-    ordered = sorted(usable, key=lambda case: (sha256([check.SEED, case.sample.id]), check.drawn_order(case.key)))
+    ordered = sorted(usable, key=lambda case: (sha256([SEED, case.sample.id]), drawn_order(case.key)))
     subjects = [Subject(case, donors) for case in sorted(ordered, key=turn)]
     mutants: list[Pair] = []
     for name in names:
-        mutated = (check.changed_case(MUTATIONS[name], subject) for subject in subjects)
+        mutated = (changed_case(MUTATIONS[name], subject) for subject in subjects)
         mutants += islice((mutant for mutant in mutated if mutant is not None), n)
     return mutants
 
@@ -203,9 +213,8 @@ def score_outcomes(
             yield Outcome(score.name, mutant, expected, "no_value", before, after)
             continue
         change = sign * (after - before) / score.span
-        room = (before - score.low if score.higher_is_better else score.high - before) / score.span
         is_met = abs(change) <= limit if expected == "same" else change < -limit
-        at_end = expected == "worse" and room <= limit
+        at_end = expected == "worse" and (score.share(mutant.base) or 0.0) <= limit
         status: Any = "at_end" if at_end else "as_expected" if is_met else "missed"
         yield Outcome(score.name, mutant, expected, status, before, after, change)
 
@@ -225,32 +234,29 @@ def result_rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
 
 def _row(mutation: str, score: str, expected: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     judged = [outcome for outcome in outcomes if outcome.counts]
-    left_out = {name: sum(outcome.status == name for outcome in outcomes) for name in ("at_end", "no_value")}
-    row = {"change": mutation, "score": score, "expected": expected, **_rate(judged), **left_out}
+    questions = [outcome.mutant.base[0] for outcome in judged]
+    row: dict[str, Any] = {"change": mutation, "score": score, "expected": expected}
+    row |= check.rate_json([outcome.status == "as_expected" for outcome in judged], questions)
+    row |= {name: sum(outcome.status == name for outcome in outcomes) for name in ("at_end", "no_value")}
     if not judged:
         return {**row, "mean_change": None, "state": None}
     changes = np.array([outcome.change for outcome in judged], dtype=np.float64)
-    questions = check.cluster_numbers(outcome.mutant.base[0] for outcome in judged)
-    paired = paired_difference(np.zeros(len(changes)), changes, questions)
+    paired = paired_difference(np.zeros(len(changes)), changes, check.cluster_numbers(questions))
     moves = paired.can_decide and paired.interval is not None and not paired.interval.low <= 0 <= paired.interval.high
     state = ("moves" if moves else "stays") if expected == "same" else None
     return {**row, "mean_change": paired.difference, "state": state}
 
 
-def _rate(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    hits = [outcome.status == "as_expected" for outcome in outcomes]
-    return check.rate_json(hits, (outcome.mutant.base[0] for outcome in outcomes))
-
-
 def rows_by_any_score(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     """One row for each mutation: the share of mutants that at least one score caught, of those that some score could catch."""
-    best: dict[str, dict[OutputKey, Outcome]] = {}
+    caught: dict[str, dict[OutputKey, bool]] = {}
     for outcome in outcomes:
         if outcome.expected != "same" and outcome.counts:
-            of_mutation = best.setdefault(outcome.mutant.change, {})
-            if outcome.mutant.changed not in of_mutation or outcome.status == "as_expected":
-                of_mutation[outcome.mutant.changed] = outcome
-    return [{"change": name, **_rate(list(of_mutation.values()))} for name, of_mutation in best.items()]
+            mutants, key = caught.setdefault(outcome.mutant.change, {}), outcome.mutant.changed
+            mutants[key] = mutants.get(key, False) or outcome.status == "as_expected"
+    return [
+        {"change": name, **check.rate_json([*hits.values()], [key[0] for key in hits])} for name, hits in caught.items()
+    ]
 
 
 def selftest_figures(
@@ -259,7 +265,7 @@ def selftest_figures(
     """The figures of `selftest.json`, from the scored run over originals and mutants. Raises DataError for a table that cannot be read."""
     outcomes: list[Outcome] = []
     floors: dict[str, dict[str, Any]] = {}
-    for name, score in check.scored_values(folder).items():
+    for name, score in scored_values(folder).items():
         limit, source = case_floor(score)
         floors[name] = {"limit": limit, "source": source}
         outcomes += score_outcomes(score, mutants, expect, limit)

@@ -11,22 +11,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.run_spec import RunSpec
-from ragpipe.engine.runs.finished_run import FinishedRun
-from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask
+from ragpipe.core.sample import OUTPUT_KEY
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.check import HAIR, ChangedCases
-from ragpipe.reports.console import Console
-from ragpipe.reports.model import CaseName, Note, Section, Verbatim
-from ragpipe.reports.number_format import decimal, plural
-from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.settings import Settings
-from ragpipe.scoring.case_records import verdict_column
-from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stats.agreement_coefficients import cohen_kappa
-from ragpipe.store.run.run_tables import read_columns, read_json
+from ragpipe.extras.checks.changed_cases import HAIR, ChangedCases
+from ragpipe.report.console import Console
+from ragpipe.report.model import CaseName, Note, Section, Verbatim
+from ragpipe.report.styled_text import decimal, plural
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.spec import RunSpec
+from ragpipe.score.records import verdict_column
+from ragpipe.stats.agreement import cohen_kappa
+from ragpipe.store.run_tables import read_columns, read_json
 
 APART = 0.1
 """Share of a score's range by which two values without a verdict may differ and still agree."""

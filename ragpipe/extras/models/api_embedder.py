@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from ragpipe.core.call import Call, Paid
 from ragpipe.core.digest import sha256
 from ragpipe.extras.models.embedder_settings import ApiEmbedder
-from ragpipe.judging.cache_key import Question
-from ragpipe.judging.clients.client import ApiResponse, AttemptError, PreparedRequest
-from ragpipe.judging.clients.http_responses import billed_usage
-from ragpipe.judging.clients.litellm_client import LitellmClient
-from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.transports.live_transport import LiveTransport
-from ragpipe.judging.vector_replies import vector_text
-from ragpipe.schema.call import Call, Paid
+from ragpipe.judge.budget import Budget
+from ragpipe.judge.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judge.http_responses import billed_usage
+from ragpipe.judge.litellm_client import LitellmClient
+from ragpipe.judge.live_transport import LiveTransport
+from ragpipe.judge.question import Question
+from ragpipe.judge.vectors import vector_text
 
 _LONGEST = 65_536  # numbers of a vector
 
@@ -39,8 +39,6 @@ class EmbeddingClient(LitellmClient):
     def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         """The text stands in the only message of the body."""
         asked: dict[str, Any] = {"input": [body["messages"][0]["content"]], "encoding_format": "float"}
-        if self._own.dimensions is not None:
-            asked["dimensions"] = self._own.dimensions
         self._open()
         return PreparedRequest(asked, sha256({"model": self._own.model, **asked}))
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ragpipe.core.errors import Skipped
-from ragpipe.embedding.settings import MINILM_WEIGHTS
+from ragpipe.core.sample import Case, OutputPart
+from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.extras.models.token_matching import EncoderSettings
-from ragpipe.judging.any_judge import Judge
+from ragpipe.judge.embedder import MINILM_WEIGHTS
+from ragpipe.judge.question import Judge
 from ragpipe.metrics.base import Need
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
 
 _BASELINES = {
     ("microsoft/deberta-xlarge-mnli", 40): 0.5150192,  # bert-score's own file
@@ -78,9 +78,6 @@ class BertScoreMetric(ReferenceMetric):
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(f"{self.name}_f1", 0, 100), ScoreSpec(f"{self.name}_f1_raw", 0, 100, diagnostic=True))
-
-    def planned_embeddings(self, case: Case) -> int:
-        return 1 + len(self.views(case)) if case.answer.strip() else 0
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if "f1" not in details:

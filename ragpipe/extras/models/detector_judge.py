@@ -10,24 +10,30 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
+from ragpipe.core.call import Payload
+from ragpipe.core.citation_marks import without_marks
 from ragpipe.core.errors import JudgeError, Skipped
-from ragpipe.embedding.local_embedder import LocalTransport
+from ragpipe.core.sample import AnyReference
 from ragpipe.extras.models.detector_models import Reading, Texts, reading_texts
 from ragpipe.extras.models.detector_settings import DetectorSettings
-from ragpipe.judging.clients.http_responses import replace_surrogates
-from ragpipe.judging.heuristic.citation_checks import find_cited_claims
-from ragpipe.judging.heuristic.claim_features import extract_features, index_sources
-from ragpipe.judging.heuristic.claim_splitting import placed_claims, states_without_words
-from ragpipe.judging.session import JudgeSession
-from ragpipe.judging.value_roles import IGNORED_ROLES, source_texts, values_by_role
-from ragpipe.patterns.citation_marks import without_marks
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
-from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
-from ragpipe.schema.sample import AnyReference
-from ragpipe.store.calls.reply_store import ReplyStore
+from ragpipe.judge.answer_type import Answer
+from ragpipe.judge.answers import (
+    CheckedClaims,
+    CitationVerdicts,
+    CitedClaims,
+    Claims,
+    QuotedClaims,
+    QuotedVerdicts,
+    Verdicts,
+)
+from ragpipe.judge.embedder import LocalTransport
+from ragpipe.judge.http_responses import replace_surrogates
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import IGNORED_ROLES, source_texts, values_by_role
+from ragpipe.judge.rules.claims import extract_features, index_sources, placed_claims, states_without_words
+from ragpipe.judge.rules.rules_judge import find_cited_claims
+from ragpipe.judge.session import JudgeSession
+from ragpipe.store.call_store import ReplyStore
 
 A = TypeVar("A", bound=Answer)
 Roles = Mapping[str, Any]
@@ -67,7 +73,7 @@ def detector_session(judge: DetectorSettings, replies: ReplyStore, embedder: Jud
 
     answers = DetectorJudge(judge, read)
     identity = judge.identity_of_judge()
-    return JudgeSession(identity=identity, label=judge.label, embedded=answers, embedder=embedder, reader=reader)
+    return JudgeSession(identity=identity, label=judge.label, in_process=answers, embedder=embedder, reader=reader)
 
 
 class DetectorJudge:
@@ -157,7 +163,7 @@ def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> Verdict:
 
 def _nearest(claim: str, passages: tuple[str, ...]) -> str:
     """The sentences of one passage, at most three, that share most words with a claim; '' where none shares a word."""
-    return extract_features(claim, index_sources(passages), 3).evidence
+    return extract_features(claim, index_sources(passages)).evidence
 
 
 def _unmarked(text: str) -> str:

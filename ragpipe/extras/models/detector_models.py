@@ -8,20 +8,14 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.text import sentences
 from ragpipe.extras.models.detector_settings import LANGUAGE, DetectorSettings
-from ragpipe.patterns.sentences import sentences
-from ragpipe.schema.judge_answers.answer_type import Answer, Integer, Share
+from ragpipe.judge.answer_type import Answer, Integer, Share
 
 Texts = tuple[str, ...]
 """What is read: the question (may be empty), the answer and the passages, or a claim and the passages."""
-_LIMITS = {"lettucedetect": 4096, "minicheck": 2048, "nli": 512}  # tokens at once, as the authors set it
-_MINICHECK = "predict: {}</s>{}"  # passage and claim, as the model was trained
-_MINICHECK_WORDS, _MINICHECK_LABELS = 500, [3, 209]  # words of a passage; the tokens that mean no support and support
-_HEADS = {
-    "lettucedetect": "ForTokenClassification",
-    "minicheck": "ForConditionalGeneration",
-    "nli": "ForSequenceClassification",
-}
+_LIMITS = {"lettucedetect": 4096, "nli": 512}  # tokens at once, as the authors set it
+_HEADS = {"lettucedetect": "ForTokenClassification", "nli": "ForSequenceClassification"}
 _SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _BATCH, _DIGITS = 8, 6
 
@@ -81,7 +75,7 @@ def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
     if _HEADS[settings.family] not in heads:
         raise ValueError(f"architectures: {heads}")  # a missing head would be filled at random, with a warning
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.folder), **_SAFE)
-    open_one = _lettucedetect if settings.family == "lettucedetect" else _claim_reader
+    open_one = _lettucedetect if settings.family == "lettucedetect" else _nli
     read = open_one(settings, tokenizer)
 
     def read_plain(*texts: str) -> Reading:
@@ -118,69 +112,40 @@ def _lettucedetect(settings: DetectorSettings, tokenizer: Any) -> Callable[..., 
     return read
 
 
-def _claim_reader(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
-    """A claim against each passage that has a word; of a passage in parts those count that support, and contradict, most."""
-    is_minicheck = settings.family == "minicheck"
-    pairs = (_minicheck if is_minicheck else _nli)(str(settings.folder), tokenizer)
-    limit = _LIMITS["minicheck"] if is_minicheck else min(_LIMITS["nli"], tokenizer.model_max_length)
-
-    def read(claim: str, *passages: str) -> Reading:
-        def fits(part: Sequence[str]) -> bool:
-            tokens = tokenizer(_MINICHECK.format(part[0], claim)) if is_minicheck else tokenizer(part[0], claim)
-            return len(tokens["input_ids"]) <= limit and not (is_minicheck and len(part[0].split()) > _MINICHECK_WORDS)
-
-        worded = [number for number, text in enumerate(passages) if any(c.isalnum() for c in text)]
-        asked = [(number, part) for number in worded for (part,) in _parts([passages[number]], fits)]
-        batches = [asked[start : start + _BATCH] for start in range(0, len(asked), _BATCH)]
-        found = [rows for batch in batches for rows in pairs([(part, claim) for _, part in batch])]
-
-        def highest(column: int) -> list[float]:
-            shares = [(of, row[column]) for (of, _), row in zip(asked, found, strict=True)]
-            best = (max((share for of, share in shares if of == n), default=0.0) for n in range(len(passages)))
-            return [round(share, _DIGITS) for share in best]
-
-        return Reading(support=highest(0), contradiction=highest(1) if found and len(found[0]) > 1 else [])
-
-    return read
-
-
-def _nli(folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
-    """A cross-encoder, by the labels that its config.json names."""
+def _nli(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
+    """A cross-encoder, by the labels that its config.json names: a claim against each passage that has a word. Of a passage in parts those
+    count that support, and contradict, most."""
     import transformers
 
-    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_SAFE)
+    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(str(settings.folder), **_SAFE)
     classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer)
     labels = [str(label) for label in model.config.id2label.values()]
     of_use = [[name for name in labels if name.casefold().startswith(start)] for start in ("entail", "contradict")]
     if len(of_use[0]) != 1:
         raise ValueError(f"the labels {', '.join(labels)}: none, or more than one, is entailment")
+    limit = min(_LIMITS["nli"], tokenizer.model_max_length)
 
-    def compute(asked: list[tuple[str, str]]) -> list[list[float]]:
-        inputs = [{"text": passage, "text_pair": claim} for passage, claim in asked]
-        rows = classify(inputs, top_k=None, function_to_apply="softmax", batch_size=len(inputs))
-        shares = [{one["label"]: one["score"] for one in row} for row in rows]
-        return [[share[name] for names in of_use for name in names[:1]] for share in shares]
+    def read(claim: str, *passages: str) -> Reading:
+        asked = [
+            (number, part)
+            for number, passage in enumerate(passages)
+            if any(c.isalnum() for c in passage)
+            for (part,) in _parts([passage], lambda part: len(tokenizer(part[0], claim)["input_ids"]) <= limit)
+        ]
+        inputs = [{"text": part, "text_pair": claim} for _, part in asked]
+        rows = classify(inputs, top_k=None, function_to_apply="softmax", batch_size=_BATCH) if inputs else []
+        found = [{one["label"]: one["score"] for one in row} for row in rows]
 
-    return compute
+        def highest(name: str) -> list[float]:
+            shares = [(number, row[name]) for (number, _), row in zip(asked, found, strict=True)]
+            best = (max((share for of, share in shares if of == n), default=0.0) for n in range(len(passages)))
+            return [round(share, _DIGITS) for share in best]
 
+        return Reading(
+            support=highest(of_use[0][0]), contradiction=highest(of_use[1][0]) if found and of_use[1] else []
+        )
 
-def _minicheck(folder: str, tokenizer: Any) -> Callable[..., list[list[float]]]:
-    """MiniCheck's Flan-T5 is asked for the first token that it would write."""
-    import torch
-    import transformers
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **_SAFE).to(device).eval()
-
-    def compute(asked: list[tuple[str, str]]) -> list[list[float]]:
-        texts = [_MINICHECK.format(*pair) for pair in asked]
-        inputs = tokenizer(texts, padding=True, return_token_type_ids=False, return_tensors="pt").to(device)
-        first = torch.zeros((len(asked), 1), dtype=torch.long, device=device)
-        with torch.inference_mode():
-            logits = model(**inputs, decoder_input_ids=first).logits[:, 0, _MINICHECK_LABELS]
-        return [[share] for _, share in torch.softmax(logits.float(), dim=-1).tolist()]
-
-    return compute
+    return read
 
 
 def _parts(passages: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.settings import NotInIdentity, Sha256
 from ragpipe.extras.models import INSTALL
-from ragpipe.judging.any_judge import AnyJudge, MissingPart
-from ragpipe.schema.settings import NotInIdentity, Sha256
+from ragpipe.judge.question import AnyJudge, MissingPart
 
-MODELS = {"lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1", "minicheck": "lytang/MiniCheck-Flan-T5-Large"}
+MODELS = {"lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1"}
 """The published model that a family reads with where none is named."""
 LANGUAGE = "en"
 """Of lettucedetect's template around the passages."""
@@ -38,11 +38,11 @@ class DetectorSettings(AnyJudge):
     kind: Annotated[Literal["detector"], NotInIdentity] = Field(
         default="detector", description="A trained grounding verifier that is computed on this machine."
     )
-    family: Literal["lettucedetect", "minicheck", "nli"] = Field(
+    family: Literal["lettucedetect", "nli"] = Field(
         default="lettucedetect",
         description=(
-            "How the model is asked. lettucedetect: marks unsupported spans of an answer; minicheck: whether a passage "
-            "supports a claim; nli: a cross-encoder with labels such as entailment and contradiction."
+            "How the model is asked. lettucedetect: marks unsupported spans of an answer; nli: whether a passage supports a "
+            "claim, by a cross-encoder with labels such as entailment and contradiction."
         ),
     )
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}$")] | None = Field(
@@ -83,8 +83,13 @@ class DetectorSettings(AnyJudge):
 
     @property
     def folder(self) -> Path | None:
-        """Where the model's files are; None where the cache has none."""
-        return Path(self.path) if self.path is not None else cached_folder(self.published or "")
+        """Where the model's files are; None where the cache of the Hugging Face tools has none. Nothing is downloaded."""
+        if self.path is not None:
+            return Path(self.path)
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(self.published or "", FILES[0])
+        return Path(found).parent if isinstance(found, str) else None
 
     @property
     def label(self) -> str:
@@ -126,14 +131,6 @@ class DetectorSettings(AnyJudge):
         if not paths or not all(path.is_file() for path in paths):
             return None
         return sha256([_file_hash(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths])
-
-
-def cached_folder(model: str) -> Path | None:
-    """The folder of a published model in the cache of the Hugging Face tools; None where it is not there. Nothing is downloaded."""
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(model, FILES[0])
-    return Path(found).parent if isinstance(found, str) else None
 
 
 @lru_cache(maxsize=64)

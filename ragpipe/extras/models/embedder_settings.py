@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragpipe.embedding.settings import AnyEmbedder, MiniLM
+from ragpipe.core.settings import NotInIdentity
 from ragpipe.extras.models import INSTALL
-from ragpipe.judging.any_judge import MissingPart
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.schema.settings import NotInIdentity
+from ragpipe.judge.embedder import MiniLM, PrefixedEmbedder
+from ragpipe.judge.question import MissingPart
+from ragpipe.judge.settings import JudgeSettings
 
 
 class SentenceTransformers(MiniLM):
@@ -27,20 +27,16 @@ class SentenceTransformers(MiniLM):
     kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = Field(
         default="sentence_transformers", description="Any local model, by the package sentence-transformers (torch)."
     )  # type: ignore[assignment]
-    device: Annotated[str | None, NotInIdentity] = Field(
-        default=None, description="Device that computes: cpu, cuda, mps. null: the library chooses."
-    )
 
     def missing(self) -> MissingPart | None:
         here = find_spec("sentence_transformers") is not None
         return super().missing() or (None if here else self.missing_part(INSTALL))
 
 
-class ApiEmbedder(JudgeSettings, AnyEmbedder):
+class ApiEmbedder(JudgeSettings, PrefixedEmbedder):
     """A provider's embeddings through litellm, or an OpenAI-compatible endpoint (`api_base`).
 
-    Keys, pinned names, retries, limits and prices are those of the judge's section. `dimensions` asks for shorter
-    vectors, `prefix` stands before every text.
+    Keys, pinned names, retries, limits and prices are those of the judge's section. `prefix` stands before every text.
     """
 
     section: ClassVar[str] = "embedder"
@@ -52,23 +48,14 @@ class ApiEmbedder(JudgeSettings, AnyEmbedder):
     # what only a judge has: class attributes, so that no setting of the section has these names
     client: ClassVar[Literal["litellm"]] = "litellm"  # type: ignore[misc]
     temperature: ClassVar[None] = None  # type: ignore[misc]
-    top_p: ClassVar[None] = None  # type: ignore[misc]
     seed: ClassVar[None] = None  # type: ignore[misc]
     max_tokens: ClassVar[None] = None  # type: ignore[misc]
     capabilities: ClassVar[None] = None  # type: ignore[misc]
     run_deadline_s: ClassVar[None] = None  # type: ignore[misc]
     reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
-    reasoning: ClassVar[None] = None  # type: ignore[misc]
     shuffle_seed: ClassVar[None] = None  # type: ignore[misc]
     output_mode: ClassVar[Literal["plain"]] = "plain"  # type: ignore[misc]
     note: ClassVar[None] = None  # type: ignore[misc]
-    dimensions: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        default=None,
-        description=(
-            "Length of the vectors to ask for, 1 to 65,536, where the model can shorten them. null: the model's own."
-        ),
-    )
-    prefix: str = Field(default="", description="Text put before every text. Default: none.")
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
@@ -78,6 +65,5 @@ class ApiEmbedder(JudgeSettings, AnyEmbedder):
             "revision": self.revision,
             "season": self.season,
             "prefix": self.prefix,
-            "dimensions": self.dimensions,
         }
         return identity

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ragpipe.embedding.model_files import Floats, check_hash
-from ragpipe.embedding.numpy_bert import open_tokenizer
 from ragpipe.extras.models.embedder_settings import SentenceTransformers
+from ragpipe.judge.embedder import BATCH, Tensor, check_hash
+from ragpipe.judge.minilm import open_tokenizer
 
 
 class SentenceTransformersVectors:
@@ -20,14 +20,10 @@ class SentenceTransformersVectors:
         self._model: Any = None
         self._tokenizer: Any = None
 
-    def __call__(self, texts: Sequence[str]) -> list[Floats]:
+    def __call__(self, texts: Sequence[str]) -> list[Tensor]:
         """One vector of length 1 a text, in order."""
         vectors = self._open().encode(
-            list(texts),
-            batch_size=self._settings.batch,
-            normalize_embeddings=True,
-            convert_to_numpy=True,
-            show_progress_bar=False,
+            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
         return [np.asarray(vector, dtype=np.float32) for vector in vectors]
 
@@ -44,9 +40,7 @@ class SentenceTransformersVectors:
             assert folder is not None  # checked before the run began
             check_hash(folder / "model.safetensors", self._settings.weights, "give the folder whose hash this is")
             check_hash(folder / "tokenizer.json", self._settings.tokenizer, "give the folder whose hash this is")
-            self._model = SentenceTransformer(
-                str(folder), device=self._settings.device, trust_remote_code=False, local_files_only=True
-            )
+            self._model = SentenceTransformer(str(folder), trust_remote_code=False, local_files_only=True)
             self._model.max_seq_length = self._settings.max_tokens
             self._tokenizer = open_tokenizer(folder)
         return self._model

@@ -14,19 +14,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.embedding.model_files import Floats, check_hash
-from ragpipe.embedding.numpy_minilm import open_bert
-from ragpipe.embedding.settings import INSTALL as INSTALL_MINILM
-from ragpipe.embedding.settings import MiniLM, with_hashes
+from ragpipe.core.sample import Corpus
+from ragpipe.core.settings import NotInIdentity, Settings, Sha256
 from ragpipe.extras.models import INSTALL
-from ragpipe.schema.sample import Corpus
-from ragpipe.schema.settings import NotInIdentity, Settings, Sha256
+from ragpipe.judge.embedder import INSTALL as INSTALL_MINILM
+from ragpipe.judge.embedder import MiniLM, Tensor, check_hash, with_hashes
+from ragpipe.judge.minilm import open_bert
 
 
 class EncoderSettings(Settings):
@@ -115,7 +114,7 @@ class PairScores:
 
     def __init__(self, settings: EncoderSettings, corpus: Corpus | None = None):
         self._settings, self._corpus = settings, corpus
-        self._encoder: Encoder | None = None
+        self._encoder: BertEncoder | TransformersEncoder | None = None
         self._weight: Weight | None = None
 
     def __call__(self, pairs: Sequence[Sequence[str]]) -> list[str]:
@@ -123,7 +122,10 @@ class PairScores:
 
         What a question says beside the two texts (the name of the corpus) is not read: this object belongs to that corpus.
         """
-        encoder = self._encoder = self._encoder or make_encoder(self._settings)
+        if self._encoder is None:
+            settings = self._settings
+            self._encoder = BertEncoder(settings) if settings.kind == "minilm" else TransformersEncoder(settings)
+        encoder = self._encoder
         if self._corpus is not None and self._weight is None:
             self._weight = idf(encoder.ids(text) for text in self._corpus.texts())
         both = [pair[:2] for pair in pairs]
@@ -191,22 +193,9 @@ class Encoded:
     """Token ids, hidden states (tokens x size), which of them are special tokens, and whether the text was cut."""
 
     ids: list[int]
-    states: Floats
+    states: Tensor
     special: Any
     cut: bool
-
-
-class Encoder(Protocol):
-    """What encodes texts. `ids` are a text's tokens alone, as it encodes them: cut, with the special ones."""
-
-    def __call__(self, texts: Sequence[str]) -> list[Encoded]: ...
-
-    def ids(self, text: str) -> list[int]: ...
-
-
-def make_encoder(settings: EncoderSettings) -> Encoder:
-    """The encoder, its files read. Raises DataError for files that are not those of the settings."""
-    return BertEncoder(settings) if settings.kind == "minilm" else TransformersEncoder(settings)
 
 
 class BertEncoder:

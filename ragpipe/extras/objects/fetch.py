@@ -13,16 +13,15 @@ from pydantic import Field
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.task_settings import task_settings
-from ragpipe.extras.objects.publish import MANIFEST, SEAL, local_digest, sealed_digests
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.extras.objects.publish import MANIFEST, SEAL, local_digest
 from ragpipe.extras.objects.remote_files import copy_folder_of, file_system, read_bytes
-from ragpipe.reports.console import Console
-from ragpipe.schema.settings import Settings
-from ragpipe.store.files.atomic import atomic_write
+from ragpipe.report.console import Console
+from ragpipe.runs.finished_run import task_settings
+from ragpipe.store.files import atomic_write
 from ragpipe.store.places import address_below, address_fault, is_remote, name_of, parent_of
-from ragpipe.store.run.run_folder import LATEST, RUN_ID, RunFolder
-from ragpipe.store.run.seals import open_seal
+from ragpipe.store.run_folder import LATEST, RUN_ID, RunFolder
+from ragpipe.store.seals import open_seal
 
 _NOT_FETCHED = "a published run cannot be read"
 _AGAIN = "remove its seal.json there and publish the run again; task=verify run=ADDRESS says what differs"
@@ -109,7 +108,7 @@ class _Published:
 
     def fetched(self, target: Path, *, check: bool) -> RunFolder:
         """The run folder with what the seal names and is not here yet by digest; manifest and seal come last."""
-        for name, digest in sealed_digests(self.sealed).items():
+        for name, digest in self.sealed["files"].items():
             address = address_below(self.address, name)
             if local_digest(target / name) == digest:
                 continue
@@ -152,7 +151,6 @@ def _opened(address: str, seal: bytes) -> dict[str, Any]:
         path.write_bytes(seal)
         try:
             sealed = open_seal(path) or {}
-            sealed_digests(sealed)
             str(sealed["manifest"]["name"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _no_run(address, f"a damaged seal ({error})", _AGAIN) from error

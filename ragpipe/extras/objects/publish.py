@@ -15,25 +15,24 @@ from pydantic import Field, field_validator
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.engine.runs.manifest import checked_manifest
-from ragpipe.engine.task_settings import task_settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins
 from ragpipe.extras.objects.remote_files import file_system, read_bytes
-from ragpipe.reports.console import Console
-from ragpipe.schema.settings import Settings
+from ragpipe.report.console import Console
+from ragpipe.runs.finished_run import FinishedRunKeys, task_settings
+from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.run_list import run_of_task
+from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.places import BUCKETS, address_below, publishing_fault, scheme_of
-from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import LATEST, RunFolder
-from ragpipe.store.run.seals import open_seal
+from ragpipe.store.run_folder import LATEST, RunFolder
+from ragpipe.store.seals import open_seal
 
 MANIFEST, SEAL = "manifest.json", "seal.json"
 _NOT_PUBLISHED = "a run cannot be published"
 
 
-class PublishTaskSettings(Settings):
-    """`run` names the run folder, `publish` where it goes."""
+class PublishTaskSettings(FinishedRunKeys):
+    """`run` names the run, `publish` where it goes."""
 
-    run: str = Field(min_length=1, description="Folder of the run.")
     publish: str = Field(
         min_length=1, description="Address that gets the run, as `<publish>/<name>/<run id>`: s3://bucket/prefix."
     )
@@ -49,36 +48,31 @@ class PublishTaskSettings(Settings):
 Keys = PublishTaskSettings
 
 
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTaskSettings:
-    """Check the keys of this task. Raises ConfigError."""
+@dataclass(frozen=True)
+class PublishTask:
+    """A finished run, and the address that gets it."""
+
+    folder: RunFolder
+    address: str
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTask:
+    """Check the keys of this task. Raises ConfigError, DataError for a run that is not there."""
     origins, title = origins or NoOrigins(), "task=publish cannot start; nothing was sent"
     if plain.get("publish") is None:
         expected, fix = "the address that gets the run", "publish=s3://bucket/prefix"
         raise ConfigError(title, [Problem(origins.location("publish"), "publish", "not set", expected, fix)])
-    return task_settings(PublishTaskSettings, plain, origins, title=title)
+    settings = task_settings(PublishTaskSettings, plain, origins, title=title)
+    return PublishTask(run_of_task(settings.run, plain, origins), settings.publish)
 
 
-def run(task: PublishTaskSettings, console: Console) -> int:
-    """Publish, and print where. Returns 0. Raises DataError for a run that is not there or has no seal, OutputError."""
-    folder = RunFolder.find(Path(task.run))
-    with FolderLock(folder.root) as lock:
+def run(task: PublishTask, console: Console) -> int:
+    """Publish, and print where. Returns 0. Raises DataError for a run that has no seal, OutputError."""
+    with FolderLock(task.folder.root) as lock:
         for notice in lock.notices:
             console.warn(notice)
-        console.say(publish_run(folder, task.publish).line())
+        console.say(publish_run(task.folder, task.address))
     return 0
-
-
-@dataclass(frozen=True)
-class Published:
-    """Where a run is published, how many files were sent now, and how many were there already."""
-
-    address: str
-    sent: int
-    kept: int
-
-    def line(self) -> str:
-        """What to print."""
-        return f"published: {self.address} ({self.sent:,} files sent, {self.kept:,} there already)"
 
 
 def check_target(address: str) -> None:
@@ -95,8 +89,9 @@ def check_target(address: str) -> None:
         raise ConfigError("nothing can be published; nothing was started", problems) from error
 
 
-def publish_run(folder: RunFolder, address: str) -> Published:
+def publish_run(folder: RunFolder, address: str) -> str:
     """Copy a sealed run to `<address>/<name>/<run id>`. Where the same seal is there, only files that are missing or of another size are sent.
+    Returns what to print.
 
     Raises DataError for a run without a seal and for a file that is not what was sealed, OutputError where something cannot be sent.
     """
@@ -125,7 +120,7 @@ def publish_run(folder: RunFolder, address: str) -> Published:
             with file_system(address_below(named, LATEST), writes=True) as (files, path):
                 files.pipe_file(path, pointer)
     count = len(missing) + len(ends) if missing or len(same) < len(ends) else 0
-    return Published(target, count, len(digests) + len(ends) - count)
+    return f"published: {target} ({count:,} files sent, {len(digests) + len(ends) - count:,} there already)"
 
 
 def _digests(folder: RunFolder) -> dict[str, str]:
@@ -137,7 +132,7 @@ def _digests(folder: RunFolder) -> dict[str, str]:
     if seal is None:
         fix = "start the run's command again: it is sealed when it ends"
         raise DataError(_NOT_PUBLISHED, [Problem(str(folder.root), "run", fault, "a run that has ended", fix)])
-    digests = sealed_digests(seal)
+    digests: dict[str, str] = seal["files"]
     fix = f"task=verify run={folder.root} says what differs; start the run's command again"
     problems = [
         Problem(str(folder.root / name), "file", "missing, or not what was sealed", "the file as the run ended", fix)
@@ -147,11 +142,6 @@ def _digests(folder: RunFolder) -> dict[str, str]:
     if problems:
         raise DataError(_NOT_PUBLISHED, problems)
     return digests
-
-
-def sealed_digests(seal: Mapping[str, Any]) -> dict[str, str]:
-    """The sha256 of every file that a seal names."""
-    return {**seal["files"], **{name: table["sha256"] for name, table in seal["tables"].items()}}
 
 
 def local_digest(path: Path) -> str | None:

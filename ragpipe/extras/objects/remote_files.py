@@ -14,8 +14,8 @@ from typing import Any
 
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
-from ragpipe.core.secret_detection import redact, secrets_of_environment
-from ragpipe.store.files.atomic import DISK_FULL
+from ragpipe.core.secrets import redact, secrets_of_environment
+from ragpipe.store.files import DISK_FULL
 from ragpipe.store.places import HTTP, address_below, name_fault, name_of, name_pattern, parent_of, scheme_of
 
 MAX_FOLDER_BYTES = 64 << 20

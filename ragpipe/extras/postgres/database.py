@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from ragpipe.core.call import Call
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.version import __version__
+from ragpipe.core.version import FORMAT, __version__, format_mismatch
 from ragpipe.extras.postgres.connection import (
     SCHEMA,
     PostgresConnection,
@@ -22,11 +23,9 @@ from ragpipe.extras.postgres.connection import (
 )
 from ragpipe.extras.postgres.link import PostgresLink
 from ragpipe.extras.postgres.table import FIND, PostgresTable, living_owners
-from ragpipe.schema.call import Call
-from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.calls.call_rows import SHARED, DamagedRow, SharedValues, call_of, digest_of, key_bytes
-from ragpipe.store.calls.open_table import SILENT_AFTER_S, OpenedFor
-from ragpipe.store.calls.owners import owner_state, refuse_if_in_use
+from ragpipe.store.call_rows import SHARED, DamagedRow, SharedValues, call_of, digest_of, key_bytes
+from ragpipe.store.ledger import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.owners import owner_state, refuse_if_in_use
 
 _EXAMPLE = "postgresql://user@host:5432/database"
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")

@@ -19,7 +19,7 @@ from ragpipe.extras.postgres.connection import (
     postgres_driver,
     postgres_error,
 )
-from ragpipe.store.calls.open_table import OpenedFor, StoreLost
+from ragpipe.store.ledger import OpenedFor, StoreLost
 
 Result = TypeVar("Result")
 
@@ -185,9 +185,9 @@ class PostgresLink:
         return f"the call store {self.place}"
 
     def _unreachable(self, waited_s: float, cause: Exception, *, is_hurried: bool) -> StoreUnreachable:
-        limit = f"store.outage_s={self.place.outage_s:g} says how long to wait"
+        limit = f"A run waits {self.place.outage_s:g} s for a database that went away"
         if is_hurried:
-            limit = f"The run was ending, and then waits {HURRIED_S:g} s at most; otherwise {limit}"
+            limit = f"The run was ending, and then waits {HURRIED_S:g} s at most; otherwise {self.place.outage_s:g} s"
         return StoreUnreachable(
             f"the call store {self.place} could not be reached for {waited_s:,.0f} s: {cause_of(cause)[:_SHOWN]}. Replies that were stored are "
             f"kept. To fix: let the database run again, then start the same command: it asks only what was not stored. {limit}."

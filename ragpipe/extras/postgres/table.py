@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ragpipe.core.call import Call, Payment
 from ragpipe.extras.postgres.connection import PostgresConnection, PostgresPlace
 from ragpipe.extras.postgres.link import PostgresLink
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_rows import (
+from ragpipe.store.call_rows import (
     COLUMNS,
     DamagedRow,
     PackedCall,
@@ -21,13 +21,10 @@ from ragpipe.store.calls.call_rows import (
     milliseconds,
     unpacked,
 )
-from ragpipe.store.calls.ledger_rows import PaymentEntry, add_payments, shared_values_of
-from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.owners import Owner
-from ragpipe.store.calls.store_requests import FREED_DIGITS, ClaimResult, Freshness, Lookup
-from ragpipe.store.files.processes import is_alive, this_process
+from ragpipe.store.ledger import ClaimResult, Freshness, Lookup, OpenedFor, add_payments, shared_values_of
+from ragpipe.store.owners import Owner
+from ragpipe.store.processes import is_alive, this_process
 
-CHANNEL = "ragpipe_calls"
 _NAMES = (*COLUMNS, "failed_in")
 FIND = (
     f"SELECT {', '.join(_NAMES)} FROM calls WHERE key = ANY(?::bytea[]) "
@@ -40,7 +37,6 @@ _ADD = (
 )
 _REPLACE = f"{_ADD}UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in COLUMNS if name != 'key')}"
 _ADD_FIRST = f"{_ADD}NOTHING"
-_PAYLOAD = 7900  # bytes of one notification
 _FROZEN = "15s"  # under the 30 s after which a silent owner counts as dead
 
 _COLUMNS = "id, host, pid, mark, (EXTRACT(EPOCH FROM beat_at) * 1000000)::bigint, run_id"
@@ -71,9 +67,7 @@ class PostgresTable:
         self.place, self.run_id = place, opened.run_id
         self.notices: list[str] = []
         self.damaged: set[str] = set()
-        self.first_poll_s, self.listens = 0.5, True
         self._run_digest = digest_of((opened.run_id,))
-        self._freed: set[str] = set()
         self._held: set[bytes] = set()  # keys that tasks of this store have the claims on
         self._owners = PostgresOwners(opened.run_id, opened.silent_after_s)
         self._link = PostgresLink(place, opened, self._begin)
@@ -117,7 +111,7 @@ class PostgresTable:
         return str(owner) if owner is not None and owner.id != self._owners.me else ""
 
     def write(
-        self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[PaymentEntry] = ()
+        self, puts: Sequence[PackedCall], released: Iterable[str] = (), paid: Sequence[Payment] = ()
     ) -> list[Call | None]:
         freed = sorted(map(key_bytes, released))
         numbers = self._link.read(lambda db: self._number_shared(puts, paid))
@@ -129,24 +123,11 @@ class PostgresTable:
                 return []
             results, ended = self._put(db, puts, numbers, freed)
             self._owners.release(db, sorted(ended))
-            self._notify(db, ended)
             return results
 
         results = self._link.run(work)
         self._held -= {*freed, *(put.key for put in puts)}
         return results
-
-    def freed(self) -> set[str]:
-        """What the server has sent by now: no statement is needed for it."""
-        raw = self._link.connection.raw.pgconn
-        try:
-            raw.consume_input()
-            while (notice := raw.notifies()) is not None:
-                self._note(notice.extra.decode())
-        except Exception:  # the next statement says what became of the connection
-            return set()
-        freed, self._freed = self._freed, set()
-        return freed
 
     def beat(self) -> None:
         self._link.run(self._owners.beat)
@@ -154,7 +135,7 @@ class PostgresTable:
     def sync(self) -> None:
         """Nothing: what is committed is on the server's disk."""
 
-    def stored_here(self) -> tuple[list[Call], list[PaymentEntry]]:
+    def stored_here(self) -> tuple[list[Call], list[Payment]]:
         """Nothing: what is committed is not lost with the connection."""
         return [], []
 
@@ -165,22 +146,17 @@ class PostgresTable:
             self._link.close()
 
     def _begin(self, db: PostgresConnection) -> None:
-        """What every connection of this store starts with: it listens, and gives a sign of life."""
+        """What every connection of this store starts with: no timeouts of the role's, and a sign of life."""
         self._shared = SharedValues(db)
         # statements wait for locks as long as these are held: a timeout of the role would end the wait for another process. One that
         # is frozen in a transaction would let all others wait for its locks: the server ends its session
         for name, value in (("statement", "0"), ("lock", "0"), ("idle_in_transaction_session", _FROZEN)):
             db.execute(f"SET {name}_timeout = '{value}'")
-        db.execute(f"LISTEN {CHANNEL}")
         self._owners.beat(db)
-        db.raw.add_notify_handler(lambda notice: self._note(notice.payload))
 
     def _may_judge_silence(self) -> bool:
         """Whether who is silent is dead. After an outage that this process met, not before the others had time to show that they live."""
         return not self._link.was_away(self._owners.silent_after_s)
-
-    def _note(self, payload: str) -> None:
-        self._freed.update(payload.split())
 
     def _look_up(self, db: PostgresConnection, lookups: Sequence[Lookup]) -> list[Call | None]:
         asked = [key_bytes(lookup.key) for lookup in lookups if lookup.freshness != Freshness.NONE]
@@ -204,16 +180,16 @@ class PostgresTable:
             self.damaged.add(row[0].hex())
             return None
 
-    def _is_entered(self, db: PostgresConnection, paid: Sequence[PaymentEntry]) -> bool:
+    def _is_entered(self, db: PostgresConnection, paid: Sequence[Payment]) -> bool:
         """Whether payments that are written together are in the ledger: all are, or none."""
         statement = "SELECT 1 FROM payments WHERE run = ? AND mark = ? AND iteration = ? AND at = ?"
         if not paid:
             return True
         run = self._shared.number("runs", shared_values_of(paid[0])[0])
-        row = (run, paid[0].mark, paid[0].iteration, milliseconds(paid[0].payment.at))
+        row = (run, paid[0].mark, paid[0].iteration, milliseconds(paid[0].at))
         return db.execute(statement, row).fetchone() is not None
 
-    def _number_shared(self, puts: Sequence[PackedCall], paid: Sequence[PaymentEntry]) -> list[tuple[int, int, int]]:
+    def _number_shared(self, puts: Sequence[PackedCall], paid: Sequence[Payment]) -> list[tuple[int, int, int]]:
         """The numbers of the runs, judges and served models of calls. New values are written here, each by itself and in their order,
         before the transaction that needs them: those of two processes wait for each other in no circle."""
         tables = ("runs", "judges", "served")
@@ -286,12 +262,6 @@ class PostgresTable:
     def _forget_failures(self, db: PostgresConnection, keys: Sequence[bytes]) -> None:
         """A reply replaces the failures of all runs."""
         db.execute("DELETE FROM calls WHERE key = ANY(?::bytea[]) AND failed_in <> 0", (list(keys),))
-
-    def _notify(self, db: PostgresConnection, keys: Iterable[bytes]) -> None:
-        digits = sorted({key.hex()[:FREED_DIGITS] for key in keys})
-        at_once = _PAYLOAD // (FREED_DIGITS + 1)
-        for start in range(0, len(digits), at_once):
-            db.execute("SELECT pg_notify(?, ?)", (CHANNEL, " ".join(digits[start : start + at_once])))
 
 
 class PostgresOwners:

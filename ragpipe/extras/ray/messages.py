@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from ragpipe.core.errors import RagpipeError, user_fault
-from ragpipe.stages.slices import MeasuredSlice, Slice
-from ragpipe.stages.table_rows import PackedInputs
-from ragpipe.store.outside_causes import outside_cause
+from ragpipe.runs.case_measuring import MeasuredSlice, Slice
+from ragpipe.runs.table_rows import PackedInputs
+from ragpipe.store.files import outside_cause
 
 HEAD = struct.Struct(">QQ")
 """The lengths of the JSON object and of the bytes behind it."""
@@ -96,7 +96,7 @@ def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
         "lines": len(measured.lines),
         "scores": len(scores),
         "is_part": is_part,
-        "asked": [(rows.cells, rows.lengths, rows.size, len(rows.texts)) for rows in measured.asked],
+        "asked": [(rows.cells, rows.size, len(rows.texts)) for rows in measured.asked],
     }
     return packed_message(values, b"".join([measured.lines, scores, *(rows.texts for rows in measured.asked)]))
 
@@ -117,8 +117,8 @@ def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
         content[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)
     )
     asked = [
-        PackedInputs(tuple(map(tuple, cells)), tuple(lengths), size, text)
-        for (cells, lengths, size, _), text in zip(values["asked"], texts, strict=True)
+        PackedInputs(tuple(map(tuple, cells)), size, text)
+        for (cells, size, _), text in zip(values["asked"], texts, strict=True)
     ]
     if not values["is_part"]:
         with pa.ipc.open_stream(scores) as reader:

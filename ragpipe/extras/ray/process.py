@@ -7,7 +7,6 @@ the run stays free of Ray, of its threads, signal handlers and output.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import queue
 import secrets
@@ -27,7 +26,7 @@ from typing import Any, BinaryIO
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.extras.ray.messages import MOST_DEATHS, WorkerDied, failure_message, packed_message, read_message
 from ragpipe.extras.ray.settings import RaySettings
-from ragpipe.stages.slices import Slice
+from ragpipe.runs.case_measuring import Slice
 
 MOST_NODES = 10
 """Nodes that may be lost while they measure the same slice before the run ends: they can be taken away by their provider."""
@@ -105,12 +104,7 @@ class _SliceTasks:
         # No retries of Ray's: with any number of them a slice that kills its workers is done again for ever, with a few a lost
         # node counts as much as a killed worker.
         self._function = ray.remote(_measure).options(
-            num_cpus=settings.num_cpus,
-            num_gpus=settings.num_gpus,
-            resources=settings.resources,
-            num_returns="streaming",
-            max_retries=0,
-            scheduling_strategy="SPREAD",
+            num_cpus=1, num_gpus=settings.num_gpus, num_returns="streaming", max_retries=0, scheduling_strategy="SPREAD"
         )
 
     async def measure(self, number: int, part: Slice) -> None:
@@ -207,7 +201,7 @@ def join_cluster(settings: RaySettings, cores: int, folder: Path) -> tuple[Any, 
         width = settings.workers or cores
         if not slices_at_once(ray.nodes(), settings):
             has = {name: value for name, value in ray.nodes()[0]["Resources"].items() if name in ("CPU", "GPU")}
-            fix = "lower runner.num_gpus or runner.resources, or name a cluster that has as much: runner.address=HOST:PORT"
+            fix = "lower runner.num_gpus, or name a cluster that has as much: runner.address=HOST:PORT"
             raise _unusable("runner", f"{_shown(has)} on this machine", f"{_shown(_needed(settings))} for a slice", fix)
         return ray, width
     ray = _joined(settings.address)
@@ -230,9 +224,12 @@ def _started(settings: RaySettings, cores: int, folder: Path) -> Any:
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
     os.environ.pop("RAY_AUTH_TOKEN", None)
     ray: Any = import_module("ray")
-    slots = math.ceil((settings.workers or 1) * settings.num_cpus)
     ray.init(
-        address="local", num_cpus=max(cores, slots), object_store_memory=_OBJECTS, _temp_dir=str(folder), **_SILENT
+        address="local",
+        num_cpus=max(cores, settings.workers or 1),
+        object_store_memory=_OBJECTS,
+        _temp_dir=str(folder),
+        **_SILENT,
     )
     return ray
 
@@ -264,7 +261,7 @@ def _unusable(key: str, state: str, expected: str, fix: str) -> ConfigError:
 
 def _needed(settings: RaySettings) -> dict[str, float]:
     """What a slice holds of a node."""
-    needed = {"CPU": settings.num_cpus, "GPU": settings.num_gpus, **settings.resources}
+    needed = {"CPU": 1.0, "GPU": settings.num_gpus}
     return {name: value for name, value in needed.items() if value > 0}
 
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.errors import RagpipeError
-from ragpipe.core.secret_detection import is_secret_name
-from ragpipe.engine.chosen_runner import WorkerStart
+from ragpipe.core.secrets import is_secret_name
 from ragpipe.extras.ray.messages import HEAD, WorkerDied, WorkerFailure, measured_of, packed_message, parted_message
 from ragpipe.extras.ray.process import end_session
 from ragpipe.extras.ray.settings import RaySettings
 from ragpipe.extras.ray.tasks import digest_of_tables
-from ragpipe.stages.slices import MeasuredSlice, Slice
-from ragpipe.store.files.processes import usable_cores
+from ragpipe.runs.case_measuring import MeasuredSlice, Slice
+from ragpipe.runs.workers import WorkerStart
+from ragpipe.store.processes import usable_cores
 
 _START_S = 180.0  # for a cluster to start, or to answer
 _END_S = 10.0  # for it to end

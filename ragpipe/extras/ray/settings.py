@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from ragpipe.config.runner_settings import AnyRunner
-from ragpipe.core.secret_detection import is_secret_name
+from ragpipe.core.secrets import is_secret_name
+from ragpipe.runs.settings import AnyRunner
 
 INSTALL = "pip install 'ray>=2.52'"
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):[0-9]{1,5}")
@@ -37,13 +37,7 @@ class RaySettings(AnyRunner):
         default=None,
         description="Where the cluster of Ray is, as HOST:PORT; this machine must be one of its nodes. null: a cluster on this machine, for this run.",
     )
-    num_cpus: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Cores of Ray that a slice holds, above 0."
-    )
     num_gpus: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="GPUs of Ray that a slice holds.")
-    resources: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
-        default_factory=dict, description="Resources with names of your own that a slice holds, in a cluster of Ray."
-    )
     env_vars: list[Name] = Field(
         default_factory=list,
         description="Names of environment variables, never their values, that workers of a cluster get from this process; no keys.",

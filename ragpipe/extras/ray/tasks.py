@@ -19,22 +19,22 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ragpipe.config.run_validation import validate_finished_config
-from ragpipe.config.settings import RunConfig, prompt_folders
 from ragpipe.core.errors import ConfigError, Problem, RagpipeError
-from ragpipe.core.process_memory import collect_new_garbage
-from ragpipe.core.validation import NoOrigins
-from ragpipe.engine.chosen_runner import WorkerStart
-from ragpipe.engine.judge_access import case_measuring, case_window, open_judge
-from ragpipe.engine.runs.finished_run import read_config, run_prompts
-from ragpipe.engine.runs.run_identity import metric_signatures
+from ragpipe.core.settings import NoOrigins
 from ragpipe.extras.ray.messages import failure_message, measured_message, packed_message
-from ragpipe.stages.case_reader import CaseReader
-from ragpipe.stages.load_dataset import references_of
-from ragpipe.stages.measured_cases import KnownMeasurements, MeasuredCases, ReplayedCases
-from ragpipe.stages.slices import MeasuredSlice, Slice, measure_slice
+from ragpipe.runs.case_measuring import MeasuredSlice, Slice, measure_slice
+from ragpipe.runs.finished_run import read_config, run_prompts
+from ragpipe.runs.identity import metric_signatures
+from ragpipe.runs.iteration_judging import case_measuring, case_window
+from ragpipe.runs.judge_access import open_judge
+from ragpipe.runs.load_dataset import references_of
+from ragpipe.runs.measured_cases import CaseReader
+from ragpipe.runs.settings import RunConfig, prompt_folders
+from ragpipe.runs.validation import validate_finished_config
+from ragpipe.runs.workers import WorkerStart
 from ragpipe.store.places import cache_folder
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.processes import collect_new_garbage
+from ragpipe.store.run_folder import RunFolder
 
 NO_FOLDER = "absent"
 _APPEARS_S = 10.0
@@ -136,14 +136,9 @@ def _check_folder(folder: Path, digest: str) -> None:
         if time.monotonic() > end:
             state = f"no run in {folder}" if seen == NO_FOLDER else f"other files in {folder}"
             expected = "the run folder that the driver sees: on a file system that all nodes share, by the same path"
-            raise ConfigError(
-                "runner=ray: a node does not see the run",
-                [
-                    Problem(
-                        f"node {platform.node()}", "output_dir", state, expected, "set output_dir to a shared folder"
-                    )
-                ],
-            )
+            fix = "set output_dir to a shared folder"
+            problem = Problem(f"node {platform.node()}", "output_dir", state, expected, fix)
+            raise ConfigError("runner=ray: a node does not see the run", [problem])
         time.sleep(0.2)
 
 
@@ -156,29 +151,18 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     if metric_signatures(config) != start.signatures:
         raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
     reader = CaseReader(folder.samples, folder.outputs, start.iteration)
-    known = _known(start, config)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
             session.corpus = references_of(folder.samples)
             yield partial(
                 measure_slice,
                 reader,
-                measuring=case_measuring(config, session, known),
+                measuring=case_measuring(config, session),
                 room=asyncio.Semaphore(case_window(config)),
                 keep_messages=config.keep_messages,
             )
     finally:
         reader.close()
-        known.close()
-
-
-def _known(start: WorkerStart, config: RunConfig) -> KnownMeasurements:
-    """What need not be measured: nothing that the plan has measured, for only the driver has that."""
-    replayed = ReplayedCases(keep_messages=config.keep_messages, limit=0)
-    if start.earlier is None:
-        return KnownMeasurements(replayed)
-    earlier = MeasuredCases.from_json(start.earlier, config.metrics.values())
-    return KnownMeasurements(replayed, {start.iteration: earlier})
 
 
 def _config_of(folder: RunFolder) -> RunConfig:

@@ -11,8 +11,9 @@ from itertools import combinations
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.documents.markdown import Document
-from ragpipe.extras.test_sets.drafts import Draft, Role, anchor, drafts_of
+from ragpipe.core.text import sentences
+from ragpipe.data.markdown import Document
+from ragpipe.extras.test_sets.drafts import Draft, Role, anchor, answered, drafts_of
 from ragpipe.extras.test_sets.english import capitalised, is_plural, uncapitalised, verb_be, verb_past, word_set
 from ragpipe.extras.test_sets.question_templates import Templates
 from ragpipe.extras.test_sets.source_documents import (
@@ -25,66 +26,31 @@ from ragpipe.extras.test_sets.source_documents import (
     last_heading,
     paragraphs,
 )
-from ragpipe.patterns.sentences import sentences
 
 
 def complete_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
     """Questions about one fact, or about the one paragraph under a heading."""
     for named in named_facts(documents, documents.facts):
-        yield from drafts_of(
-            templates,
-            "complete",
-            named.about,
-            named.slots,
-            (named.topic, named.fact.document.rel_path),
-            fact=named.topic,
-            **_fact_labels(named),
-        )
+        path = named.fact.document.rel_path
+        rest = {"fact": named.topic, "values": (named.value,), **answered([_fact_anchor(named.fact)], path)}
+        yield from drafts_of(templates, "complete", named.about, named.slots, (named.topic, path), **rest)
     for document in documents.plain:
         for paragraph in paragraphs(document):
             if heading := topic_heading(paragraph):
-                subject = documents.subject(document)
-                slots = _paragraph_slots(documents, heading, paragraph, subject)
-                topic = f"{document.rel_path}#{paragraph.section.heading_path}"
-                labels = {"anchors": [_paragraph_anchor(paragraph)], "relevant_docs": [document.rel_path]}
-                yield from drafts_of(
-                    templates,
-                    "complete",
-                    "paragraph",
-                    slots,
-                    (topic, document.rel_path),
-                    fact=topic,
-                    labels={**labels, "answerable": True, "expected": {"behavior": "answer"}},
-                    values=(paragraph.text,),
-                    documents=(document.rel_path,),
-                )
+                slots = _paragraph_slots(documents, heading, paragraph, documents.subject(document))
+                spread, rest = (paragraph.topic, document.rel_path), _about_paragraph(paragraph)
+                yield from drafts_of(templates, "complete", "paragraph", slots, spread, **rest)
 
 
 def quote_only_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
     """Questions about a paragraph of a source that may only be quoted; the answer has to quote it."""
     for document in documents.quotable:
         for paragraph in paragraphs(document):
-            if (heading := topic_heading(paragraph)) is None:
-                continue
-            subject = documents.subject(document)
-            slots = {"source": subject.words, "heading": heading_slot(heading, subject), "quote": paragraph.text}
-            topic = f"{document.rel_path}#{paragraph.section.heading_path}"
-            yield from drafts_of(
-                templates,
-                "quote_only",
-                "passage",
-                slots,
-                (topic, document.rel_path),
-                fact=topic,
-                labels={
-                    "anchors": [_paragraph_anchor(paragraph)],
-                    "relevant_docs": [document.rel_path],
-                    "answerable": True,
-                    "expected": {"behavior": "answer", "must_quote": True},
-                },
-                values=(paragraph.text,),
-                documents=(document.rel_path,),
-            )
+            if heading := topic_heading(paragraph):
+                subject = documents.subject(document)
+                slots = {"source": subject.words, "heading": heading_slot(heading, subject), "quote": paragraph.text}
+                spread, rest = (paragraph.topic, document.rel_path), _about_paragraph(paragraph, must_quote=True)
+                yield from drafts_of(templates, "quote_only", "passage", slots, spread, **rest)
 
 
 def citation_pair_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
@@ -92,28 +58,13 @@ def citation_pair_drafts(documents: SourceDocuments, templates: Templates) -> It
     for key, group in by_key(list(named_facts(documents, documents.facts))).items():
         for first, second in partners(group):
             paths = (first.fact.document.rel_path, second.fact.document.rel_path)
-            slots = {
-                **first.slots,
-                **_compared(first),
-                "other_subject": second.subject.words,
-                "other_value": second.value,
-            }
-            yield from drafts_of(
-                templates,
-                "citation_pair",
-                "two_facts",
-                slots,
-                (" ".join(paths), key, paths[0], paths[1]),
-                fact=f"{first.topic} + {second.topic}",
-                labels={
-                    "anchors": [_fact_anchor(first.fact), _fact_anchor(second.fact)],
-                    "relevant_docs": list(paths),
-                    "answerable": True,
-                    "expected": {"behavior": "answer", "requires_citations": True, "citations": list(paths)},
-                },
-                values=(first.value, second.value),
-                documents=paths,
-            )
+            other = {"other_subject": second.subject.words, "other_value": second.value}
+            slots = {**first.slots, **_compared(first), **other}
+            spread = (" ".join(paths), key, *paths)
+            rest: dict[str, Any] = {"fact": f"{first.topic} + {second.topic}", "values": (first.value, second.value)}
+            places = [_fact_anchor(first.fact), _fact_anchor(second.fact)]
+            rest |= answered(places, *paths, requires_citations=True, citations=list(paths))
+            yield from drafts_of(templates, "citation_pair", "two_facts", slots, spread, **rest)
 
 
 def conflict_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
@@ -159,8 +110,7 @@ def _paragraph_conflicts(
             if subject:
                 lone = slots if documents.is_only(heading, newer, older) else {}
                 slots = {**lone, **_paragraph_slots(documents, heading, paragraph, subject)}
-            topic = f"{newer.rel_path}#{paragraph.section.heading_path}"
-            yield from _conflict(templates, "paragraph", slots, paragraph.text, places, topic)
+            yield from _conflict(templates, "paragraph", slots, paragraph.text, places, paragraph.topic)
 
 
 def _conflict(
@@ -168,23 +118,14 @@ def _conflict(
 ) -> Iterator[Draft]:
     """Drafts about a place in the newer note and the one in the older note that it contradicts."""
     newer, older = (place["rel_path"] for place in places)
-    yield from drafts_of(
-        templates,
-        "conflict",
-        about,
-        slots,
-        (str(places[0]), newer),
-        fact=fact,
-        labels={
-            "anchors": places,
-            "relevant_docs": [newer, older],
-            "recency_conflict_rule": "cite_newer",
-            "answerable": True,
-            "expected": {"behavior": "answer"},
-        },
-        values=(value,),
-        documents=(newer, older),
-    )
+    rest = {"fact": fact, "values": (value,), **answered(places, newer, older, rule="cite_newer")}
+    yield from drafts_of(templates, "conflict", about, slots, (str(places[0]), newer), **rest)
+
+
+def _about_paragraph(paragraph: Paragraph, **expected: Any) -> dict[str, Any]:
+    """What a draft about a paragraph asks for, and its labels."""
+    labels = answered([_paragraph_anchor(paragraph)], paragraph.document.rel_path, **expected)
+    return {"fact": paragraph.topic, "values": (paragraph.text,), **labels}
 
 
 def _paragraph_slots(
@@ -208,17 +149,6 @@ def _paragraph_slots(
 def _compared(named: NamedFact) -> dict[str, str]:
     plural = named.slots["is"] == "are"
     return {"that": "those" if plural else "that", "does": "do" if plural else "does"}
-
-
-def _fact_labels(named: NamedFact) -> dict[str, Any]:
-    path = named.fact.document.rel_path
-    labels = {
-        "anchors": [_fact_anchor(named.fact)],
-        "relevant_docs": [path],
-        "answerable": True,
-        "expected": {"behavior": "answer"},
-    }
-    return {"labels": labels, "values": (named.value,), "documents": (path,)}
 
 
 def _fact_anchor(fact: Fact, role: Role = None) -> dict[str, Any]:

@@ -12,24 +12,22 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.validation import ConfigOrigins, NoOrigins, validated
-from ragpipe.datasets.dataset import Dataset, open_dataset
-from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.core.sample import Sample
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
+from ragpipe.data.dataset import Dataset, open_dataset
+from ragpipe.data.faults import Faults
+from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing, write_frozen_set
 from ragpipe.extras.test_sets.log_cases import (
     LogCases,
     NearDuplicates,
     Placeholders,
     without_meta,
-    without_outputs,
     without_personal_data,
 )
 from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan, SkippedFaults, question_text, scan_log
 from ragpipe.extras.test_sets.question_draw import POOL, BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
-from ragpipe.reports.console import Console
-from ragpipe.schema.sample import Sample
-from ragpipe.schema.settings import Settings
+from ragpipe.report.console import Console
 from ragpipe.store.places import cache_folder
 
 SECTION = "build"
@@ -38,10 +36,11 @@ _TITLE = "no test set can be built"
 
 @dataclass(frozen=True)
 class BuildTask:
-    """The data set to draw from, and how; `cache` gets the copies of files of object stores."""
+    """The data set to draw from, and how; `seed` is the run's, `cache` gets the copies of files of object stores."""
 
     dataset: DatasetSettings
     build: BuildSettings
+    seed: int
     cache: Path
 
 
@@ -68,7 +67,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if problems or dataset is None or build is None:
         raise ConfigError(_TITLE, problems)
     seed = plain.get("seed")
-    return BuildTask(dataset, build.seeded(seed if isinstance(seed, int) else 0), cache_folder(plain))
+    return BuildTask(dataset, build, seed if isinstance(seed, int) else 0, cache_folder(plain))
 
 
 def run(task: BuildTask, console: Console) -> int:
@@ -76,7 +75,7 @@ def run(task: BuildTask, console: Console) -> int:
     folder = Path(task.build.dir)
     refuse_existing(folder, "build.dir")
     dataset = open_dataset(task.dataset, Path(), task.cache)
-    built = build_test_set(dataset, task.build, chunk_text=task.dataset.chunk_text)
+    built = build_test_set(dataset, task.build, seed=task.seed, chunk_text=task.dataset.chunk_text)
     cells = [[_cell(row[name]) for name in ("step", "kept", "dropped", "note")] for row in built.card["steps"]]
     console.table(["step", "kept", "dropped", ""], cells, title="from the log to the test set", left=(0, 3))
     if built.card["strata"]:
@@ -100,9 +99,6 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-_SAMPLE_FIELDS = frozenset(Sample.model_fields)
-
-
 @dataclass(frozen=True)
 class BuiltSet:
     """A frozen set that was written: its hash, its card, and what went otherwise than wanted, in sentences."""
@@ -112,59 +108,59 @@ class BuiltSet:
     notes: list[str]
 
 
-def build_test_set(dataset: Dataset, settings: BuildSettings, *, chunk_text: list[str] | None) -> BuiltSet:
+def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chunk_text: list[str] | None) -> BuiltSet:
     """Draw a test set from a log and freeze it. The same log, settings and seed give the same hash, whatever the order of the lines.
 
     Args:
         dataset: the log, with its mapping and filter.
-        settings: how many, how, and what is done with the cases. It has a seed.
+        settings: how many, how, and what is done with the cases.
+        seed: of the draw.
         chunk_text: `dataset.chunk_text`.
 
     Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where the folder is
     not empty; OutputError.
     """
-    faults = _faults_of(dataset, settings)
+    title = f"data set {dataset.name!r}: no test set can be built from it"
+    skipping = "; build.faults=skip leaves such records out and counts them"
+    faults = SkippedFaults(title) if settings.faults == "skip" else Faults(title, lambda: skipping)
     scan = scan_log(dataset, faults, settings.by)
     if not len(scan):
         actual = f"{scan.records:,} records, of which none passes the filter" if scan.filtered else "no record"
         raise DataError(faults.title, [Problem(dataset.name, "records", actual, "at least one case")])
     samples = samples_of(scan)
-    plan = plan_draw(samples, scan, settings)
+    plan = plan_draw(samples, scan, settings, seed)
     drawn = LogCases(dataset, scan, samples, plan, faults)
-    filler = _Filler(drawn, settings, dataset.name, chunk_text)
+    filler = _Filler(drawn, settings, {"kind": "log", "source": dataset.name, "seed": seed}, chunk_text)
     cases = filler.fill(plan)
     faults.raise_all()
     counts = filler.counts
     _refuse_unknown_meta(settings, counts, cases)
-    making = Making(settings, scan, len(samples.starts), plan, counts, faults)
-    notes = notes_of(making)
+    account = _Account(settings, scan, len(samples.starts), plan, counts, faults)
+    how = "at random" if settings.by is None else f"by strata of {settings.by}, in equal shares"
+    what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn {how}"
+    notes = account.notes()
     card = {
-        "made": sentence_of(dataset.name, settings),
-        "seed": settings.seed,
-        "steps": steps_of(making),
-        "strata": [stratum_row(stratum, counts, settings) for stratum in plan.strata] if settings.by else [],
+        "made": f"Built by ragpipe task=build_dataset from the data set {dataset.name!r}: {what}.",
+        "seed": seed,
+        "steps": account.steps(),
+        "strata": account.strata() if settings.by else [],
         "near_duplicates": counts.near_pairs,
         "personal_data": dict(sorted(counts.replaced.items())),
         "notes": notes,
-        "settings": settings.model_dump(exclude={"dir", "seed"}, exclude_defaults=True),
+        "settings": settings.model_dump(exclude={"dir"}, exclude_defaults=True),
         "sources": dataset.sources(),
     }
     return BuiltSet(write_frozen_set(Path(settings.dir), cases, card), card, notes)
 
 
-def _faults_of(dataset: Dataset, settings: BuildSettings) -> Faults:
-    title = f"data set {dataset.name!r}: no test set can be built from it"
-    if settings.faults == "skip":
-        return SkippedFaults(title)
-    return Faults(title, lambda: "; build.faults=skip leaves such records out and counts them")
-
-
 class _Filler:
     """Takes candidates until the strata are full."""
 
-    def __init__(self, drawn: LogCases, settings: BuildSettings, source: str, chunk_text: list[str] | None):
-        self._drawn, self._settings, self._source, self._chunk_text = drawn, settings, source, chunk_text
-        self._near = NearDuplicates(settings.near) if settings.near is not None else None
+    def __init__(
+        self, drawn: LogCases, settings: BuildSettings, origin: Mapping[str, Any], chunk_text: list[str] | None
+    ):
+        self._drawn, self._settings, self._origin, self._chunk_text = drawn, settings, origin, chunk_text
+        self._near = NearDuplicates(NEAR)
         self.counts = FillCounts()
 
     def fill(self, plan: DrawPlan) -> list[dict[str, Any]]:
@@ -199,7 +195,7 @@ class _Filler:
             if case is None:
                 continue
             if settings.answers == "drop":
-                case = without_outputs(case, _SAMPLE_FIELDS)
+                case = {name: value for name, value in case.items() if name in Sample.model_fields}  # for a live system
             case, dropped = without_meta(case, settings.drop_meta)
             replaced: Counter[str] = Counter()
             if settings.personal_data != "keep":
@@ -212,12 +208,14 @@ class _Filler:
             self.counts.with_personal_data += bool(replaced)
             self.counts.replaced.update(replaced)
             self.counts.meta_dropped.update(dropped)
-            yield _with_origin(case, self._source, settings)
+            meta = dict(case.get("meta") or {})
+            meta.setdefault("origin", dict(self._origin))  # unless the case says where it comes from
+            yield {**case, "meta": meta}
 
     def _is_near(self, case: Mapping[str, Any]) -> bool:
         """Whether the case is a near duplicate of one that is kept; then it is counted, and the first pairs are kept for the card."""
         text = question_text(case)
-        before = self._near.kept_before(text) if self._near is not None else None
+        before = self._near.kept_before(text)
         if before is None:
             return False
         self.counts.near += 1
@@ -226,24 +224,12 @@ class _Filler:
         return True
 
 
-def _with_origin(case: Mapping[str, Any], source: str, settings: BuildSettings) -> dict[str, Any]:
-    """The case with where it comes from in `meta.origin`, unless it says so already."""
-    meta = dict(case.get("meta") or {})
-    meta.setdefault("origin", {"kind": "log", "source": source, "seed": settings.seed})
-    return {**case, "meta": meta}
-
-
 def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: list[dict[str, Any]]) -> None:
     """Raises DataError for a name to drop that no case has: it is misspelt, and the data would stay."""
     known = sorted({name for case in cases for name in case["meta"]} - {"origin"})
+    found, expected = "no drawn case has it under `meta`", f"a name under `meta`: {', '.join(known) or 'none'}"
     problems = [
-        Problem(
-            "build.drop_meta",
-            name,
-            "no drawn case has it under `meta`",
-            f"a name under `meta`: {', '.join(known) or 'none'}",
-            "correct it, or leave it out",
-        )
+        Problem("build.drop_meta", name, found, expected, "correct it, or leave it out")
         for name in settings.drop_meta
         if not counts.meta_dropped[name]
     ]
@@ -251,6 +237,8 @@ def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: lis
         raise DataError("what is to be dropped is not there; nothing was written", problems)
 
 
+NEAR = 0.9
+"""Likeness of two questions from which the second is a near duplicate."""
 _EXACT = "same question and history: Unicode NFKC, case, blanks, signs at the ends"
 
 
@@ -272,8 +260,8 @@ class FillCounts:
 
 
 @dataclass(frozen=True)
-class Making:
-    """All that the making of a set counted. `samples` is the number of samples of the log."""
+class _Account:
+    """All that the making of a set counted, as its card says it. `samples` is the number of samples of the log."""
 
     settings: BuildSettings
     scan: LogScan
@@ -282,94 +270,71 @@ class Making:
     counts: FillCounts
     faults: Faults
 
+    @property
+    def _candidates(self) -> int:
+        return sum(len(stratum.candidates) for stratum in self.plan.strata)
 
-def sentence_of(name: str, settings: BuildSettings) -> str:
-    """How the cases were drawn, in one sentence."""
-    how = "at random" if settings.by is None else f"by strata of {settings.by}, in equal shares"
-    what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn {how}"
-    return f"Built by ragpipe task=build_dataset from the data set {name!r}: {what}."
-
-
-def steps_of(making: Making) -> list[dict[str, Any]]:
-    """What each step kept and dropped, in their order."""
-    settings, scan, plan, counts, faults = making.settings, making.scan, making.plan, making.counts, making.faults
-    samples = making.samples
-    rows = [_step("records read", scan.records, 0, "")]
-    if isinstance(faults, SkippedFaults) and faults.counts:
-        fields = ", ".join(f"{key}: {number}" for key, number in faults.counts.most_common())
-        rows.append(_step("faults left out", None, faults.counts.total(), f"by field: {fields}"))
-    rows += [
-        _step("filter", len(scan), scan.filtered, "cases that dataset.filter lets through"),
-        _step("samples", samples, len(scan) - samples, "cases of one id and question are one sample"),
-        _step("exact duplicates", plan.distinct, samples - plan.distinct, _EXACT),
-    ]
-    candidates = sum(len(stratum.candidates) for stratum in plan.strata)
-    times = f"candidates, {POOL} times the wanted cases or all" if settings.n else "all are candidates"
-    rows.append(_step("draw", candidates, None, times))
-    if settings.near is not None:
+    def steps(self) -> list[dict[str, Any]]:
+        """What each step kept and dropped, in their order."""
+        scan, counts, distinct = self.scan, self.counts, self.plan.distinct
+        rows: list[tuple[str, int | None, int | None, str]] = [("records read", scan.records, 0, "")]
+        if isinstance(self.faults, SkippedFaults) and self.faults.counts:
+            fields = ", ".join(f"{key}: {number}" for key, number in self.faults.counts.most_common())
+            rows.append(("faults left out", None, self.faults.counts.total(), f"by field: {fields}"))
+        times = f"candidates, {POOL} times the wanted cases or all" if self.settings.n else "all are candidates"
         likeness = (
-            f"likeness of {settings.near:g} or more, and no other difference than typing errors, a plural -s or polite words; "
+            f"likeness of {NEAR:g} or more, and no other difference than typing errors, a plural -s or polite words; "
             "among the candidates that were looked at"
         )
-        rows.append(_step("near duplicates", None, counts.near, likeness))
-    if settings.personal_data == "drop":
-        rows.append(_step("personal data", None, counts.with_personal_data, "candidates with any were left out"))
-    elif settings.personal_data == "replace":
-        rows.append(_step("personal data", None, None, f"replaced in {counts.with_personal_data:,} cases"))
-    return [*rows, _step("frozen", counts.taken.total(), None, "cases")]
+        rows += [
+            ("filter", len(scan), scan.filtered, "cases that dataset.filter lets through"),
+            ("samples", self.samples, len(scan) - self.samples, "cases of one id and question are one sample"),
+            ("exact duplicates", distinct, self.samples - distinct, _EXACT),
+            ("draw", self._candidates, None, times),
+            ("near duplicates", None, counts.near, likeness),
+        ]
+        if self.settings.personal_data == "drop":
+            rows.append(("personal data", None, counts.with_personal_data, "candidates with any were left out"))
+        elif self.settings.personal_data == "replace":
+            rows.append(("personal data", None, None, f"replaced in {counts.with_personal_data:,} cases"))
+        rows.append(("frozen", counts.taken.total(), None, "cases"))
+        return [dict(zip(("step", "kept", "dropped", "note"), row, strict=True)) for row in rows]
 
+    def strata(self) -> list[dict[str, Any]]:
+        """Of each stratum the distinct questions, how many were wanted of it, and how many were taken."""
+        return [
+            {
+                "stratum": self._shown(stratum),
+                "questions": stratum.questions,
+                "wanted": stratum.quota,
+                "taken": self.counts.taken[stratum.name],
+            }
+            for stratum in self.plan.strata
+        ]
 
-def _step(name: str, kept: int | None, dropped: int | None, note: str) -> dict[str, Any]:
-    return {"step": name, "kept": kept, "dropped": dropped, "note": note}
+    def notes(self) -> list[str]:
+        """What went otherwise than wanted, a sentence each."""
+        notes, taken, size = [], self.counts.taken.total(), self.settings.n
+        if size is not None and taken < size:
+            have = f"{self.plan.distinct:,} distinct questions to draw from, candidates: {self._candidates:,}"
+            notes.append(f"{taken:,} of {size:,} cases: {have}")
+        notes += self._strata_notes() if self.settings.by else []
+        if isinstance(self.faults, SkippedFaults):
+            for key, number in self.faults.counts.most_common():
+                notes.append(f"left out because of {key}: {number:,}, the first at {self.faults.first[key]}")
+        return notes
 
+    def _strata_notes(self) -> list[str]:
+        notes, wanted = [], (self.settings.n or 0) // max(1, len(self.plan.strata))
+        for stratum in self.plan.strata:
+            if (taken := self.counts.taken[stratum.name]) < wanted:
+                have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
+                notes.append(f"stratum {self._shown(stratum)!r}: {taken:,} of {wanted:,} cases ({have})")
+        if NO_VALUE in self.scan.stratum_names:
+            absent = f"{self.scan.strata.count(self.scan.stratum_names.index(NO_VALUE)):,} of {len(self.scan):,} cases"
+            notes.append(f"{self.settings.by} is absent in {absent}: they are the stratum {NO_VALUE}")
+        return notes
 
-def stratum_row(stratum: Stratum, counts: FillCounts, settings: BuildSettings) -> dict[str, Any]:
-    """A stratum: its distinct questions, how many were wanted of it, and how many were taken."""
-    return {
-        "stratum": _shown_name(stratum.name, settings),
-        "questions": stratum.questions,
-        "wanted": stratum.quota,
-        "taken": counts.taken[stratum.name],
-    }
-
-
-def notes_of(making: Making) -> list[str]:
-    """What went otherwise than wanted, a sentence each."""
-    notes = _shortage(making) + (_strata_notes(making) if making.settings.by else [])
-    if isinstance(making.faults, SkippedFaults):
-        first = making.faults.first
-        for key, number in making.faults.counts.most_common():
-            notes.append(f"left out because of {key}: {number:,}, the first at {first[key]}")
-    return notes
-
-
-def _shortage(making: Making) -> list[str]:
-    settings, plan = making.settings, making.plan
-    taken, size = making.counts.taken.total(), settings.n
-    if size is None or taken >= size:
-        return []
-    candidates = sum(len(stratum.candidates) for stratum in plan.strata)
-    return [
-        f"{taken:,} of {size:,} cases: {plan.distinct:,} distinct questions to draw from, candidates: {candidates:,}"
-    ]
-
-
-def _strata_notes(making: Making) -> list[str]:
-    settings, scan, plan, taken = making.settings, making.scan, making.plan, making.counts.taken
-    notes = []
-    wanted = (settings.n or 0) // max(1, len(plan.strata))
-    for stratum in plan.strata:
-        if taken[stratum.name] < wanted:
-            have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
-            notes.append(
-                f"stratum {_shown_name(stratum.name, settings)!r}: {taken[stratum.name]:,} of {wanted:,} cases ({have})"
-            )
-    if NO_VALUE in scan.stratum_names:
-        absent = scan.strata.count(scan.stratum_names.index(NO_VALUE))
-        notes.append(f"{settings.by} is absent in {absent:,} of {len(scan):,} cases: they are the stratum {NO_VALUE}")
-    return notes
-
-
-def _shown_name(stratum: str, settings: BuildSettings) -> str:
-    """The name of a stratum for the card: it is a value of the log, and may hold personal data, too."""
-    return stratum if settings.personal_data == "keep" else Placeholders().replaced(stratum)
+    def _shown(self, stratum: Stratum) -> str:
+        """The name of a stratum for the card: it is a value of the log, and may hold personal data, too."""
+        return stratum.name if self.settings.personal_data == "keep" else Placeholders().replaced(stratum.name)

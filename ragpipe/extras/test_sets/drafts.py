@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from ragpipe.core.digest import sha256
-from ragpipe.documents.markdown import Document, DocumentSection
+from ragpipe.data.markdown import Document, DocumentSection
 from ragpipe.extras.test_sets.english import fill, meaning_words
 from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
 
@@ -53,18 +53,22 @@ class DrawnQuestion:
 def drafts_of(
     templates: Templates, kind: Kind, about: str, slots: Mapping[str, str], spread: Sequence[str], **rest: Any
 ) -> Iterator[Draft]:
-    """A draft for each template that the slots fill.
-
-    Args:
-        templates: all templates.
-        kind: the kind of case.
-        about: what the slots are about.
-        slots: the values of the slots.
-        spread: what should be used evenly; the template is added behind it.
-        rest: further fields of the drafts.
-    """
+    """A draft for each template that the slots, which are about this, fill. The template is added behind `spread`; `rest` are further fields
+    of the drafts."""
     for template in templates.fitting(kind, about, slots):
         yield Draft(kind, template, slots, (*spread, template.name), **rest)
+
+
+def answered(
+    anchors: Sequence[Mapping[str, Any]], *paths: str, rule: str | None = None, **expected: Any
+) -> dict[str, Any]:
+    """The labels and documents of a draft that these places of these documents answer; `rule` says which side of a conflict counts."""
+    conflict = {} if rule is None else {"recency_conflict_rule": rule}
+    behaviour = {"answerable": True, "expected": {"behavior": "answer", **expected}}
+    return {
+        "labels": {"anchors": list(anchors), "relevant_docs": list(paths), **conflict, **behaviour},
+        "documents": paths,
+    }
 
 
 class QuestionDraw:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ragpipe.judging.heuristic.lexicon import STOP_WORDS
-from ragpipe.judging.heuristic.tokenized_text import normalize_word, stem
-from ragpipe.patterns.sentences import WORD
+from ragpipe.core.text import WORD
+from ragpipe.judge.rules.numbers import STOP_WORDS
+from ragpipe.judge.rules.tokenized_text import normalize_word, stem
 
 SLOT = re.compile(r"\{(a )?([A-Za-z_]+)\}")
 _SOUNDS_LIKE_AN = re.compile(r"(?:hour|honest|honou?r|heir|8|11\b|18\b)", re.IGNORECASE)

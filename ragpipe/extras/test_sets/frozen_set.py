@@ -18,12 +18,12 @@ from typing import Any
 
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.safe_text import code_span, escape_markdown, markdown_table
-from ragpipe.datasets.dataset import Dataset
-from ragpipe.datasets.file_locator import Files
-from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.datasets.text_lines import DataFile
-from ragpipe.store.files.atomic import atomic_write, json_bytes, output_error, sync_folder, temporary_name
+from ragpipe.core.text import code_span, escape_markdown, markdown_table
+from ragpipe.data.dataset import Dataset
+from ragpipe.data.file_locator import Files
+from ragpipe.data.settings import DatasetSettings
+from ragpipe.data.text_lines import DataFile
+from ragpipe.store.files import atomic_write, json_bytes, output_error, sync_folder, temporary_name
 
 CASES, CARD, CARD_TEXT = "cases.jsonl", "card.json", "card.md"
 COUNTED = ("category", "subcategory", "difficulty", "question_type")

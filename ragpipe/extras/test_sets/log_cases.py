@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,11 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA, Levenshtein
 
 from ragpipe.core.digest import canonical_json
-from ragpipe.datasets.dataset import Dataset
-from ragpipe.datasets.fault_list import Faults, named_fields
-from ragpipe.datasets.native_form import content_id, flat_id, output_of, sample_of
-from ragpipe.extras.test_sets.log_scan import LogScan, SkippedFaults, hash64, is_askable, question_text
+from ragpipe.data.dataset import Dataset
+from ragpipe.data.faults import Faults, named_fields
+from ragpipe.data.native_form import content_id, flat_id, output_of, sample_of
+from ragpipe.extras.test_sets.english import word_set
+from ragpipe.extras.test_sets.log_scan import LogScan, SkippedFaults, askable_cases, hash64, question_text
 from ragpipe.extras.test_sets.personal_data import find_personal_data
 from ragpipe.extras.test_sets.question_draw import DrawPlan, Samples
 
@@ -56,20 +57,12 @@ class LogCases:
         positions = np.frombuffer(scan.positions, np.uint64)
         wanted = {int(position) for place in candidates for position in positions[samples.rows_of(place)]}
         repeated = SkippedFaults(faults.title)  # the first reading has reported them
-        for fields, outputs, where in self._wanted(wanted, repeated):
+        for record, outputs in askable_cases(dataset, repeated, LogScan(), wanted):
+            fields, where = record.fields, record.where
             drawn = self._drawn.get((hash64(question_text(fields)), hash64(flat_id(fields))))
             if drawn is not None:
                 drawn.add(fields, outputs, where)
         dataset.check_whole_reading(Faults(faults.title))
-
-    def _wanted(self, positions: set[int], faults: Faults) -> Iterator[tuple[Record, list[Record], str]]:
-        """Fields, outputs and place of the cases at these positions that pass the filter."""
-        passes = self._dataset.passes
-        for record in self._dataset.flat_records(faults, positions):
-            outputs = [output for output in record.outputs if passes({**record.fields, **output}, record.where, faults)]
-            is_in = bool(outputs) or (not record.outputs and passes(record.fields, record.where, faults))
-            if is_in and is_askable(record.fields, record.where, faults):
-                yield record.fields, outputs, record.where
 
     def case_of(self, candidate: int, chunk_text: list[str] | None) -> Record | None:
         """The case of a candidate; None, and faults, where the sample or one of its outputs is wrong."""
@@ -109,39 +102,11 @@ def with_outputs(case: Mapping[str, Any], outputs: list[Record]) -> Record:
     return {**case, "outputs": outputs} if outputs else dict(case)
 
 
-def without_outputs(case: Mapping[str, Any], sample_fields: frozenset[str]) -> Record:
-    """The question alone, for a live system to answer."""
-    return {name: value for name, value in case.items() if name in sample_fields}
-
-
 _MARKS = re.compile(r"\w*\d\w*|\b\w\b")
 """Words with a digit, and single letters: a question about 2024 or plan B is another one than about 2023 or plan A."""
 
-_EMPTY_WORDS = frozenset(
-    [
-        "an",
-        "the",
-        "please",
-        "pls",
-        "kindly",
-        "hi",
-        "hello",
-        "hey",
-        "dear",
-        "thanks",
-        "thank",
-        "you",
-        "tell",
-        "me",
-        "could",
-        "would",
-        "like",
-        "know",
-        "do",
-        "does",
-        "is",
-        "are",
-    ]
+_EMPTY_WORDS = word_set(
+    "an the please pls kindly hi hello hey dear thanks thank you tell me could would like know do does is are"
 )
 """Words that change no question: articles, auxiliaries, greetings and politeness. No negation, no preposition, no quantifier."""
 
@@ -218,29 +183,9 @@ def _is_written_in_letters(word: str) -> bool:
     return word.isalpha() and all(ord(sign) < _NO_ALPHABET for sign in word)
 
 
-UNTOUCHED = frozenset(
-    {
-        "method",
-        "version",
-        "role",
-        "marker",
-        "doc_id",
-        "chunk_id",
-        "rel_path",
-        "doc_type",
-        "policy",
-        "relevant_docs",
-        "relevant_chunks",
-    }
-    | {
-        "gains",
-        "required_support_groups",
-        "recency_conflict_rule",
-        "folder_mode",
-        "selected_folders",
-        "recorded",
-        "behavior",
-    }
+UNTOUCHED = word_set(
+    "method version role marker doc_id chunk_id rel_path doc_type policy relevant_docs relevant_chunks gains required_support_groups "
+    "recency_conflict_rule folder_mode selected_folders recorded behavior"
 )
 """Fields that name methods and documents, and labels: a placeholder in them would break what refers to them."""
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.datasets.dataset import Dataset
-from ragpipe.datasets.fault_list import Faults, named_fields, shown_value
-from ragpipe.datasets.mapping_settings import key_text
-from ragpipe.datasets.native_form import flat_id
-from ragpipe.datasets.path_expressions import BadExpression, Expression
-from ragpipe.schema.text_forms import is_blank
+from ragpipe.core.text_forms import is_blank
+from ragpipe.data.dataset import Dataset, FlatRecord
+from ragpipe.data.expressions import BadExpression, Expression
+from ragpipe.data.faults import Faults, named_fields, shown_value
+from ragpipe.data.native_form import flat_id
+from ragpipe.data.settings import key_text
 
 MAX_STRATA = 200
 NO_VALUE = "(none)"
@@ -32,15 +32,7 @@ class SkippedFaults(Faults):
         self.first: dict[str, str] = {}
 
     def add(self, where: str, key: str, actual: str, expected: str, fix: str = "") -> None:
-        """Count a fault; the place of the first of each field is kept.
-
-        Args:
-            where: file and line.
-            key: the field.
-            actual: not kept.
-            expected: not kept.
-            fix: not kept.
-        """
+        """Count a fault; the place of the first of each field is kept."""
         self.counts[key] += 1
         self.first.setdefault(key, where)
 
@@ -73,16 +65,7 @@ def scan_log(dataset: Dataset, faults: Faults, by: str | None) -> LogScan:
     Raises DataError where the field has more than 200 values, and for what only a whole reading shows.
     """
     scan, codes = LogScan(), _StratumCodes(by)
-    for record in dataset.flat_records(faults):
-        scan.records += 1
-        outputs = [
-            output for output in record.outputs if dataset.passes({**record.fields, **output}, record.where, faults)
-        ]
-        if not outputs and (record.outputs or not dataset.passes(record.fields, record.where, faults)):
-            scan.filtered += 1
-            continue
-        if not is_askable(record.fields, record.where, faults):
-            continue
+    for record, outputs in askable_cases(dataset, faults, scan):
         scan.positions.append(record.position)
         scan.ids.append(hash64(flat_id(record.fields)))
         scan.keys.append(hash64(question_text(record.fields)))
@@ -95,7 +78,23 @@ def scan_log(dataset: Dataset, faults: Faults, by: str | None) -> LogScan:
     return scan
 
 
-def is_askable(fields: Mapping[str, Any], where: str, faults: Faults) -> bool:
+def askable_cases(
+    dataset: Dataset, faults: Faults, counts: LogScan, positions: set[int] | None = None
+) -> Iterator[tuple[FlatRecord, list[dict[str, Any]]]]:
+    """The records, of these positions alone where some are given, that pass the filter with their outputs that do, and can be compared.
+    `counts` gets how many were read and filtered."""
+    for record in dataset.flat_records(faults, positions):
+        counts.records += 1
+        outputs = [
+            output for output in record.outputs if dataset.passes({**record.fields, **output}, record.where, faults)
+        ]
+        if not outputs and (record.outputs or not dataset.passes(record.fields, record.where, faults)):
+            counts.filtered += 1
+        elif _is_askable(record.fields, record.where, faults):
+            yield record, outputs
+
+
+def _is_askable(fields: Mapping[str, Any], where: str, faults: Faults) -> bool:
     """Whether id, question and history are of a kind that can be compared; a fault for the first that is not."""
     question, history, sample_id = fields.get("question"), fields.get("history"), fields.get("id")
     if not isinstance(question, str) or is_blank(question):
@@ -141,14 +140,9 @@ class _StratumCodes:
         code = self._codes.setdefault(name, len(self._codes))
         if code >= MAX_STRATA:
             fix = "take a field with few values, such as category"
-            raise DataError(
-                "the log cannot be divided into strata",
-                [
-                    Problem(
-                        where, f"build.by ({self._path.text})", f"more than {MAX_STRATA} values", "at most that", fix
-                    )
-                ],
-            )
+            found = f"more than {MAX_STRATA} values"
+            problem = Problem(where, f"build.by ({self._path.text})", found, "at most that", fix)
+            raise DataError("the log cannot be divided into strata", [problem])
         return code
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ragpipe.core.call import Payload
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, Incomplete, JudgeError, Problem, RagpipeError
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.documents.markdown import Document, DocumentSection
+from ragpipe.core.errors import DataError, JudgeError, Problem
+from ragpipe.core.sample import CaseKey
+from ragpipe.core.text import normalise, occurs
+from ragpipe.data.markdown import Document, DocumentSection
 from ragpipe.extras.test_sets.drafts import QuestionDraw, anchor
 from ragpipe.extras.test_sets.english import word_set
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
 from ragpipe.extras.test_sets.template_cases import COMPLETE, Record, case_id
-from ragpipe.judging.case_judge import CaseJudge
-from ragpipe.judging.session import JudgeSession
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.synthesis_answers import Rephrasing, SectionQuestion, SectionQuestions
-from ragpipe.schema.sample import CaseKey
+from ragpipe.judge.answer_type import Answer, answer_schema
+from ragpipe.judge.answers import Rephrasing, SectionQuestion, SectionQuestions
+from ragpipe.judge.case_judge import CaseJudge
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.prompt_library import PromptLibrary
+from ragpipe.metrics.likely_replies import reply_size
+from ragpipe.runs.own_questions import OpenJudge, OwnQuestion
 
 A = TypeVar("A", bound=Answer)
 
@@ -43,6 +44,11 @@ class SynthesisQuestion:
     prompt: Prompt
     answer: type[Answer]
     values: dict[str, Any]
+
+    def planned(self) -> OwnQuestion:
+        """The question as the plan counts it."""
+        payload = Payload(self.prompt.render(**self.values), answer_schema(self.answer))
+        return OwnQuestion(payload, self.answer, self.prompt.length(self.values), reply_size(self.answer, self.values))
 
 
 @dataclass
@@ -66,13 +72,14 @@ class ModelQuestions:
         documents: the documents.
         draw: the draw of the template questions, with which the model's may not be near-equal.
         seed: the seed of the set: which questions are reworded and which sections are asked about.
+        model: the printable name of the judge, for the origin of each case.
     """
 
-    def __init__(self, prompts: PromptLibrary, documents: SourceDocuments, draw: QuestionDraw, seed: int):
+    def __init__(self, prompts: PromptLibrary, documents: SourceDocuments, draw: QuestionDraw, seed: int, model: str):
         self.rephrase_prompt = prompts.load("synthesize", "rephrase", "v1")
         self.ask_prompt = prompts.load("synthesize", "ask", "v1")
         self.rephrased, self.free = ModelTally(), ModelTally()
-        self._documents, self._draw, self._seed = documents, draw, seed
+        self._documents, self._draw, self._seed, self._model = documents, draw, seed, model
 
     def rewordings(self, records: Sequence[Record], share: float) -> list[SynthesisQuestion]:
         """The questions that ask for other words: of this share of the cases, drawn by the seed."""
@@ -88,19 +95,19 @@ class ModelQuestions:
         """A question for each section that can be asked about, in the order of the draw."""
         return [self._about(document, section) for document, section in self._sections()]
 
-    async def rephrase(self, asked: Sequence[SynthesisQuestion], records: Sequence[Record], asker: Asker) -> None:
+    async def rephrase(self, asked: Sequence[SynthesisQuestion], records: Sequence[Record], judge: OpenJudge) -> None:
         """Put the model's wording into each record whose wording holds. The others keep that of the template."""
         by_id = {record["id"]: record for record in records}
         self.rephrased.asked = len(asked)
-        for question, reply in zip(asked, await asker.all(asked), strict=True):
+        for question, reply in zip(asked, await _replies(judge, asked), strict=True):
             record = by_id[question.name]
-            fault = self._reworded(record, reply, asker) if isinstance(reply, Rephrasing) else reply
+            fault = self._reworded(record, reply) if isinstance(reply, Rephrasing) else _kind(reply)
             if fault:
-                self.rephrased.dropped[str(fault)] += 1
+                self.rephrased.dropped[fault] += 1
             else:
                 self.rephrased.kept += 1
 
-    async def ask_freely(self, n: int, asker: Asker) -> list[Record]:
+    async def ask_freely(self, n: int, judge: OpenJudge) -> list[Record]:
         """`n` free questions, as records. Sections are asked about in the order of the draw until there are enough.
 
         Raises DataError where all sections together give fewer that hold.
@@ -110,13 +117,13 @@ class ModelQuestions:
         while len(records) < n and place < len(sections):
             lot = sections[place : place + math.ceil((n - len(records)) / PER_SECTION)]
             place += len(lot)
-            replies = await asker.all([self._about(*item) for item in lot])
+            replies = await _replies(judge, [self._about(*item) for item in lot])
             for (document, section), reply in zip(lot, replies, strict=True):
                 if not isinstance(reply, SectionQuestions):
-                    self.free.dropped[str(reply)] += 1
+                    self.free.dropped[_kind(reply)] += 1
                     continue
                 self.free.asked += len(reply.questions)
-                records += self._usable(document, section, reply.questions, asker)
+                records += self._usable(document, section, reply.questions)
         if len(records) < n:
             actual = f"{len(records):,} that hold, from {place:,} sections"
             problem = Problem(
@@ -129,7 +136,7 @@ class ModelQuestions:
         return records[:n]
 
     def _usable(
-        self, document: Document, section: DocumentSection, questions: Iterable[SectionQuestion], asker: Asker
+        self, document: Document, section: DocumentSection, questions: Iterable[SectionQuestion]
     ) -> Iterator[Record]:
         for question in questions:
             fault = section_question_fault(question, section.text)
@@ -138,9 +145,9 @@ class ModelQuestions:
             if fault:
                 self.free.dropped[fault] += 1
             else:
-                yield self._record(document, section, question, asker)
+                yield self._record(document, section, question)
 
-    def _record(self, document: Document, section: DocumentSection, question: SectionQuestion, asker: Asker) -> Record:
+    def _record(self, document: Document, section: DocumentSection, question: SectionQuestion) -> Record:
         text = question.question.strip()
         return {
             "id": case_id("free", text),
@@ -155,13 +162,13 @@ class ModelQuestions:
             "question_type": "free",
             "meta": {
                 "origin": {
-                    **self._origin(self.ask_prompt, [document.rel_path], asker),
+                    **self._origin(self.ask_prompt, [document.rel_path]),
                     "fact": f"{document.rel_path}#{section.heading_path}",
                 }
             },
         }
 
-    def _reworded(self, record: Record, reply: Rephrasing, asker: Asker) -> str | None:
+    def _reworded(self, record: Record, reply: Rephrasing) -> str | None:
         """Put a wording into a record. Returns why not, None where it was put there."""
         after = reply.question.strip()
         if fault := rephrasing_fault(record["question"], after):
@@ -172,16 +179,12 @@ class ModelQuestions:
             return _NEAR_EQUAL
         before = record["meta"]["origin"]
         fact = {"fact": before["fact"]} if "fact" in before else {}
-        origin = {
-            **self._origin(self.rephrase_prompt, before["documents"], asker),
-            "template": before["source"],
-            **fact,
-        }
+        origin = {**self._origin(self.rephrase_prompt, before["documents"]), "template": before["source"], **fact}
         record["question"], record["meta"]["origin"] = after, origin
         return None
 
-    def _origin(self, prompt: Prompt, documents: list[str], asker: Asker) -> dict[str, Any]:
-        source = {"kind": "model", "source": prompt.signature, "model": asker.session.label}
+    def _origin(self, prompt: Prompt, documents: list[str]) -> dict[str, Any]:
+        source = {"kind": "model", "source": prompt.signature, "model": self._model}
         return {**source, "documents": documents, "seed": self._seed}
 
     def _about(self, document: Document, section: DocumentSection) -> SynthesisQuestion:
@@ -196,51 +199,18 @@ class ModelQuestions:
         return sorted(fitting, key=lambda pair: sha256([self._seed, "free", pair[0].rel_path, pair[1].line]))
 
 
-class Asker:
-    """Asks many questions at once through the session of a judge, and can be stopped.
+async def _replies(judge: OpenJudge, questions: Sequence[SynthesisQuestion]) -> list[Answer | JudgeError]:
+    """The reply to each question, in order; the error where it cannot be read or was refused for good. Raises what `all` raises."""
+    return await judge.all(
+        CaseJudge(judge.session, CaseKey(question.name, "synthesize"), "synthesize")(
+            question.prompt, question.answer, **question.values
+        )
+        for question in questions
+    )
 
-    Replies are in the call store before they are used: a second start asks only what has no reply.
-    """
 
-    def __init__(self, session: JudgeSession, on_reply: Callable[[], None] = lambda: None):
-        self.session, self._on_reply = session, on_reply
-        self._reason: RagpipeError | None = None
-
-    def stop(self, why: RagpipeError) -> None:
-        """Send nothing more; requests in flight complete. `all` then raises `why`."""
-        self._reason = self._reason or why
-        self.session.stop(why)
-
-    def cancel(self) -> None:
-        """Give up the calls in flight."""
-        self.session.cancel()
-
-    async def all(self, questions: Sequence[SynthesisQuestion]) -> list[Answer | str]:
-        """The reply to each question, in order; the kind of failure where it cannot be read or was refused for good.
-
-        Raises Incomplete where some failed for a passing reason: the same command asks these again.
-        """
-        replies = await asyncio.gather(*map(self._reply, questions), return_exceptions=True)
-        answers: list[Answer | str] = []
-        passing: list[JudgeError] = []
-        for reply in replies:
-            if isinstance(reply, JudgeError):
-                answers.append(reply.kind)
-                passing += [reply] if reply.transient else []
-            elif isinstance(reply, BaseException):
-                raise self._reason or reply
-            else:
-                answers.append(reply)
-        if passing:
-            raise Incomplete(f"{len(passing):,} questions to the model failed for a passing reason, first {passing[0]}")
-        return answers
-
-    async def _reply(self, question: SynthesisQuestion) -> Answer:
-        judge = CaseJudge(self.session, CaseKey(question.name, "synthesize"), "synthesize")
-        try:
-            return await judge(question.prompt, question.answer, **question.values)
-        finally:
-            self._on_reply()
+def _kind(reply: Answer | JudgeError) -> str:
+    return reply.kind if isinstance(reply, JudgeError) else "unparsable"
 
 
 LONGEST_QUESTION = 400

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.datasets.mapping_settings import PathExpression
+from ragpipe.core.settings import Settings
+from ragpipe.data.settings import PathExpression
 from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan
-from ragpipe.schema.settings import Settings
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
@@ -73,7 +73,7 @@ def samples_of(scan: LogScan) -> Samples:
     return Samples(sorted_keys[starts], sorted_ids[starts], strata, order, starts)
 
 
-def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings) -> DrawPlan:
+def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings, seed: int) -> DrawPlan:
     """The candidates of every stratum, ten times as many as are wanted of it. Raises DataError where no case has a value of the field."""
     if settings.by is not None and scan.stratum_names == [NO_VALUE]:
         actual = f"no value in any of {len(scan):,} cases"
@@ -83,7 +83,7 @@ def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings) -> DrawP
     is_first = np.ones(len(ranked), bool)
     is_first[1:] = samples.keys[ranked][1:] != samples.keys[ranked][:-1]
     questions = ranked[is_first]
-    questions = questions[np.argsort(seeded_places(samples.keys[questions], settings.seed or 0), kind="stable")]
+    questions = questions[np.argsort(seeded_places(samples.keys[questions], seed), kind="stable")]
     by_stratum = {
         name: questions[samples.strata[questions] == code] for code, name in enumerate(sorted(scan.stratum_names))
     }
@@ -136,11 +136,6 @@ class BuildSettings(Settings):
         default=None,
         description="Field of the mapped case whose values are strata, drawn in equal shares: category, meta.topic. null: at random.",
     )
-    seed: int | None = Field(default=None, description="Seed of the draw. null: the run's `seed`.")
-    near: Annotated[float, Field(gt=0.5, lt=1)] | None = Field(
-        default=0.9,
-        description="Likeness of two questions from which the second is a near duplicate, 0.5 to 1. null: they are kept.",
-    )
     personal_data: Literal["replace", "drop", "keep"] = Field(
         default="replace",
         description="replace: by <EMAIL> and the like; drop: cases with any are left out; keep: nothing is searched.",
@@ -162,7 +157,3 @@ class BuildSettings(Settings):
         if self.by is not None and self.n is None:
             raise ValueError("`by` needs `n`: without it, every question is taken")
         return self
-
-    def seeded(self, seed: int) -> BuildSettings:
-        """With this seed where it has none of its own."""
-        return self if self.seed is not None else self.model_copy(update={"seed": seed})

@@ -23,12 +23,11 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.patterns import compile_timed
 from ragpipe.core.resources import SHIPPED_DATA, data_path
-from ragpipe.core.validation import NoOrigins, did_you_mean, validated
+from ragpipe.core.settings import NoOrigins, Settings, did_you_mean, validated
 from ragpipe.core.yaml_files import FastLoader, check_yaml, lines_of
 from ragpipe.extras.test_sets.english import slot_names
-from ragpipe.patterns.timed_regex import compile_timed
-from ragpipe.schema.settings import Settings
 
 Kind = Literal[
     "complete",

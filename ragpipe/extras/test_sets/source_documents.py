@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragpipe.documents.markdown import Document, DocumentSection
+from ragpipe.core.text import WORD
+from ragpipe.data.markdown import Document, DocumentSection
 from ragpipe.extras.test_sets.english import Period, is_plural, meaning_words, read_period, uncapitalised
-from ragpipe.patterns.sentences import WORD
 
 _TEXTS = (
     "agreement|charter|checklist|contract|faq|glossary|guide|guidelines?|handbook|list|manual|memo|minutes|note|notice|plan|policy|"
@@ -257,6 +257,11 @@ class Paragraph:
     section: DocumentSection
     text: str
 
+    @property
+    def topic(self) -> str:
+        """Where the paragraph stands, as one text."""
+        return f"{self.document.rel_path}#{self.section.heading_path}"
+
 
 def facts(document: Document) -> Iterator[Fact]:
     """The facts of a document in order, without those whose key is a period."""
@@ -298,7 +303,7 @@ def paragraphs(document: Document) -> Iterator[Paragraph]:
 
 
 def _keyed(section: DocumentSection) -> Iterator[tuple[str, str]]:
-    for item in _items(section.text):
+    for _, _, item in _marked_items(section.text):
         if match := _KEYED.fullmatch(item):
             yield " ".join(match["key"].split()), match["value"].strip()
 
@@ -312,11 +317,6 @@ def _period_row(item: str) -> tuple[Period, str] | None:
 
 def _is_plain(text: str) -> bool:
     return len(text) <= LONGEST_VALUE and not _MARKUP.search(text) and any(sign.isalnum() for sign in text)
-
-
-def _items(text: str) -> list[str]:
-    """Every list item of a text, of any level, each on one line; none inside a code block."""
-    return [item for _, _, item in _marked_items(text)]
 
 
 def _outermost_items(text: str) -> list[str] | None:

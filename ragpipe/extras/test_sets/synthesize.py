@@ -8,49 +8,87 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ragpipe.config.run_validation import validate_without_metrics
-from ragpipe.config.settings import RunConfig
-from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import data_path
-from ragpipe.core.validation import ConfigOrigins, NoOrigins
-from ragpipe.documents.markdown import Document, read_documents
-from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.judge_access import open_judge, store_place
-from ragpipe.engine.plans.plan_summary import check_call_budget, plan_line, prompt_counter
-from ragpipe.engine.task_settings import task_settings
-from ragpipe.engine.work_meter import WorkDone, WorkMeter
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.data.markdown import Document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
 from ragpipe.extras.test_sets.frozen_set import refuse_existing, write_frozen_set
-from ragpipe.extras.test_sets.model_questions import PER_SECTION, Asker, ModelQuestions, SynthesisQuestion
-from ragpipe.extras.test_sets.question_templates import Templates, read_templates
+from ragpipe.extras.test_sets.model_questions import PER_SECTION, ModelQuestions
+from ragpipe.extras.test_sets.question_templates import Kind, Templates, read_templates
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
-from ragpipe.extras.test_sets.synthesize_settings import SynthesizeSettings
 from ragpipe.extras.test_sets.template_cases import Record, template_cases
-from ragpipe.judging.cache_key import judge_parts, key_parts, question_key
-from ragpipe.judging.settings import JudgeSettings
-from ragpipe.reports.console import Console
-from ragpipe.schema.call import Payload
-from ragpipe.schema.judge_answers.answer_schema import answer_schema
-from ragpipe.schema.settings import Settings
-from ragpipe.stages.plan_calls import Plan, StepPlan, expected_tokens
-from ragpipe.stages.step_tokens import TokenSample
-from ragpipe.store.calls.call_store import read_calls
+from ragpipe.judge.settings import JudgeSettings
+from ragpipe.report.console import Console
+from ragpipe.runs.finished_run import task_settings
+from ragpipe.runs.own_questions import OpenJudge, OwnQuestions
+from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.validation import validate_without_metrics
 
 SECTION = "synthesize"
 _TITLE = "task=synthesize is wrong; nothing was written"
 
 
+Count = Annotated[int, Field(ge=0, le=100_000)] | None
+
+
+class SynthesizeSettings(Settings):
+    """What a test set is made from."""
+
+    documents: str = Field(
+        min_length=1, description="Folder of Markdown documents; `package:handbook` is the shipped one."
+    )
+    dir: str = Field(min_length=1, description="Folder of the test set. It is made; nothing in it is overwritten.")
+    counts: dict[Kind | Literal["free"], Count] = Field(
+        default_factory=dict,
+        description=(
+            "Number of cases by kind: exact, and nothing is written where the documents give fewer. null, or not named: up to 10. `free`: "
+            "questions that a language model asks about sections, 0 if not named; needs `model: true`."
+        ),
+    )
+    templates: list[str] = Field(
+        default_factory=list,
+        description="Template files: names of shipped ones (complete.v1) and paths of your own. Default: all shipped ones.",
+    )
+    organisation: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Name of the organisation that the documents are about, for policy attempts. null: none is named.",
+    )
+    model: bool = Field(
+        default=False, description="Whether a language model (`judge`) words questions anew and asks free ones."
+    )
+    rephrase: float = Field(
+        default=1.0, ge=0, le=1, description="With a model: share of the template questions that it words anew, 0 to 1."
+    )
+
+    @model_validator(mode="after")
+    def _free_needs_a_model(self) -> SynthesizeSettings:
+        if self.free and not self.model:
+            raise ValueError("counts.free needs a language model: synthesize.model=true judge=llm judge.model=...")
+        return self
+
+    @property
+    def free(self) -> int:
+        """How many questions a language model asks about sections."""
+        return self.counts.get("free") or 0
+
+    def by_kind(self) -> dict[Kind, int | None]:
+        """The counts of the kinds that templates make, in their order."""
+        return {kind: self.counts.get(kind) for kind in get_args(Kind)}
+
+
 @dataclass(frozen=True)
 class SynthesizeTask:
-    """The settings, and the run configuration whose judge is asked; None where no model is."""
+    """The settings, the run's seed, and the run configuration whose judge is asked; None where no model is."""
 
     settings: SynthesizeSettings
+    seed: int
     config: RunConfig | None
 
     @property
@@ -68,16 +106,17 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     origins = origins or NoOrigins()
     settings = task_settings(SynthesizeSettings, plain, origins, title=_TITLE, section=SECTION)
     refuse_existing(Path(settings.dir), "synthesize.dir")
+    seed = given if isinstance(given := plain.get("seed"), int) else 0
     if not settings.model:
-        return SynthesizeTask(settings, None)
+        return SynthesizeTask(settings, seed, None)
     documents = {"name": "documents", "path": settings.documents}
     run_keys = {key: value for key, value in plain.items() if key != SECTION}
     config = validate_without_metrics({**run_keys, "dataset": documents}, origins)
     if not isinstance(config.judge, JudgeSettings):
         fix = "judge=llm judge.model=..., or synthesize.model=false"
-        expected = "a language model: the embedded judge writes no questions"
+        expected = "a language model: the rules judge writes no questions"
         raise ConfigError(_TITLE, [Problem(origins.location("judge"), "judge", config.judge.label, expected, fix)])
-    return SynthesizeTask(settings, config)
+    return SynthesizeTask(settings, seed, config)
 
 
 def run(task: SynthesizeTask, console: Console) -> int:
@@ -89,13 +128,13 @@ def run(task: SynthesizeTask, console: Console) -> int:
     settings = task.settings
     documents = read_documents(data_path(settings.documents))
     templates = read_templates(settings.templates)
-    draw = QuestionDraw(settings.seed)
+    draw = QuestionDraw(task.seed)
     source = SourceDocuments(documents, settings.organisation)
-    records = template_cases(source, templates, settings.counts.by_kind(), draw, settings.seed)
+    records = template_cases(source, templates, settings.by_kind(), draw, task.seed)
     by_model = None
     if task.config is not None:
         by_model = ask_model(task.config, settings, source, draw, records, console)
-    card = set_card(settings, documents, templates, by_model)
+    card = set_card(settings, task.seed, documents, templates, by_model)
     digest = write_frozen_set(Path(settings.dir), records, card)
     _print_set(records, settings, digest, console)
     if silent := silent_conflicts(source, templates):
@@ -112,7 +151,7 @@ def _print_set(records: Sequence[Record], settings: SynthesizeSettings, digest: 
     rows = [(category, kind, f"{count:,}") for (category, kind), count in counts.items()]
     console.table(("category", "kind", "cases"), rows, left=(0, 1))
     made = {kind for _, kind in counts}
-    missing = [kind for kind, count in settings.counts.by_kind().items() if count is None and kind not in made]
+    missing = [kind for kind, count in settings.by_kind().items() if count is None and kind not in made]
     if missing:
         console.say(f"the documents give no questions of the kind {', '.join(missing)}")
     folder = shlex.quote(settings.dir)
@@ -134,16 +173,19 @@ def ask_model(
     Prints the plan first. Raises ConfigError for a plan over `judge.max_calls`, Incomplete where calls failed for a passing reason,
     Interrupted, ProviderUnusable, and DataError for too few free questions.
     """
-    model = ModelQuestions(config.prompts, documents, draw, settings.seed)
-    rewordings = model.rewordings(records, settings.rephrase)
-    sections = model.section_questions()
-    first_sections = sections[: math.ceil(settings.counts.free / PER_SECTION)]
-    plan = _plan(config, rewordings, first_sections)
-    console.say(plan_line(plan, config))
-    if settings.counts.free:
-        console.say("a section whose questions do not hold is replaced by another one: one more call each")
-    check_call_budget(plan, config)
-    records += run_async(_ask(config, settings, model, rewordings, records, console))
+    questions = OwnQuestions(config, SECTION, console)
+    model = ModelQuestions(config.prompts, documents, draw, config.seed, config.judge.label)
+    rewordings, n_sections = model.rewordings(records, settings.rephrase), math.ceil(settings.free / PER_SECTION)
+    steps = (rewordings, model.section_questions()[:n_sections])
+    planned = {lot[0].prompt.step: [question.planned() for question in lot] for lot in steps if lot}
+    more = ["a section whose questions do not hold is replaced by another one: one more call each"]
+    questions.announce(planned, cases=sum(map(len, steps)), notes=more if settings.free else ())
+
+    async def ask(judge: OpenJudge) -> list[Record]:
+        await model.rephrase(rewordings, records, judge)
+        return await model.ask_freely(settings.free, judge)
+
+    records += questions.ask(ask, total=len(rewordings) + n_sections, label="asking the model")
     for name, tally in (("reworded", model.rephrased), ("free questions", model.free)):
         if tally.asked:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(tally.dropped.items()) if count)
@@ -155,53 +197,12 @@ def ask_model(
     return {"label": config.judge.label, "prompts": prompts, **tallies}
 
 
-def _plan(config: RunConfig, rewordings: Sequence[SynthesisQuestion], sections: Sequence[SynthesisQuestion]) -> Plan:
-    """The questions of the first round, and how many of them the call store answers."""
-    judge = judge_parts(config.judge.identity_of_judge())
-    steps, keys, counter = [], [], prompt_counter(config.judge)
-    for lot in (rewordings, sections):
-        sample = TokenSample()
-        for question in lot:
-            payload = Payload(question.prompt.render(**question.values), answer_schema(question.answer))
-            keys.append(question_key(key_parts(payload, judge, 1, 1)))
-            length = question.prompt.length(question.values)
-            sample.add(length, counter.tokens(payload.messages, question.answer))
-            sample.add_calls(length, expected_tokens(question.answer, question.values), 1)
-        step = lot[0].prompt.step if lot else ""
-        steps.append(StepPlan("synthesize", step, step, calls=len(lot), sample=sample))
-    stored = len(read_calls(store_place(config), keys, run_id=_payer(config)))
-    return Plan(len(keys), 1, [], steps, stored=stored, missing=len(keys) - stored)
-
-
-async def _ask(
-    config: RunConfig,
-    settings: SynthesizeSettings,
-    model: ModelQuestions,
-    rewordings: Sequence[SynthesisQuestion],
-    records: Sequence[Record],
-    console: Console,
-) -> list[Record]:
-    async with open_judge(config, _payer(config), warn=console.warn) as session:
-        total, done = len(rewordings) + math.ceil(settings.counts.free / PER_SECTION), Counter[str]()
-        asker = Asker(session, lambda: done.update(["questions"]))
-        work = lambda: WorkDone(min(done.total(), total), errors=session.usage.failed)  # noqa: E731
-        meter = WorkMeter("judging", total, work, session=session)
-        progress = console.progress(meter.state, label="asking the model", noun="questions")
-        with progress, SignalHandlers(asker, console.warn):
-            try:
-                await model.rephrase(rewordings, records, asker)
-                return await model.ask_freely(settings.counts.free, asker)
-            finally:
-                await session.drain()
-
-
-def _payer(config: RunConfig) -> str:
-    """The name under which the call store keeps what is paid: the same for the same judge."""
-    return f"synthesize-{sha256(config.judge.identity_of_judge())[:12]}"
-
-
 def set_card(
-    settings: SynthesizeSettings, documents: list[Document], templates: Templates, by_model: Mapping[str, Any] | None
+    settings: SynthesizeSettings,
+    seed: int,
+    documents: list[Document],
+    templates: Templates,
+    by_model: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The card without its counts. `by_model` is what a language model did; None where none was asked."""
     folder = data_path(settings.documents)
@@ -210,8 +211,8 @@ def set_card(
     means = "templates" if by_model is None else "templates and a language model"
     return {
         "made": f"Made from {len(documents):,} documents by {means} (task=synthesize).",
-        "seed": settings.seed,
-        "settings": settings.model_dump(mode="json", exclude={"dir", "seed"}),
+        "seed": seed,
+        "settings": settings.model_dump(mode="json", exclude={"dir"}),
         **({} if by_model is None else {"model": dict(by_model)}),
         "templates": files,
         "sources": sources,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragpipe.core.digest import sha256
@@ -23,20 +23,20 @@ from ragpipe.extras.test_sets.answered_cases import (
     series_noun,
     subject_slots,
 )
-from ragpipe.extras.test_sets.drafts import Draft, DrawnQuestion, QuestionDraw, anchor, drafts_of
-from ragpipe.extras.test_sets.english import Period, as_sentence, enumerated, fill, in_words, meaning_words, verb_be
+from ragpipe.extras.test_sets.drafts import Draft, DrawnQuestion, QuestionDraw, anchor, answered, drafts_of
+from ragpipe.extras.test_sets.english import as_sentence, enumerated, fill, in_words, meaning_words, verb_be
 from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
 from ragpipe.extras.test_sets.source_documents import (
     PeriodSeries,
-    SectionList,
     SourceDocuments,
     full_text,
     item_lists,
     last_heading,
     period_series,
 )
-from ragpipe.extras.test_sets.synthesize_settings import UP_TO
 
+UP_TO = 10
+"""How many cases of a kind are made where no number is given: fewer where the documents give fewer."""
 _MORE_ITEMS = (2, 5)
 _MORE_PERIODS = (1, 2, 3)
 """How many more than there are a question asks for."""
@@ -53,30 +53,20 @@ def partial_list_drafts(documents: SourceDocuments, templates: Templates) -> Ite
                 continue
             noun = list_noun(heading)
             for more in _MORE_ITEMS:
+                only = noun and is_narrow(noun) and documents.is_only(heading, document)
                 slots = {
                     **({"noun": noun} if noun else {"heading": heading}),
-                    **(
-                        {"only_noun": noun} if noun and is_narrow(noun) and documents.is_only(heading, document) else {}
-                    ),
+                    **({"only_noun": noun} if noun and only else {}),
                     "asked": in_words(len(items.items) + more),
                     "known": in_words(len(items.items)),
                     "items": "\n".join(f"- {item}" for item in items.items),
                     **subject,
                 }
-                topic = f"{document.rel_path}#{items.section.heading_path}"
-                labels = _list_labels(items)
-                spread = (topic, document.rel_path, str(more))
-                yield from drafts_of(
-                    templates,
-                    "partial_list",
-                    "list",
-                    slots,
-                    spread,
-                    fact=topic,
-                    labels=labels,
-                    values=items.items,
-                    documents=(document.rel_path,),
-                )
+                topic, path = f"{document.rel_path}#{items.section.heading_path}", document.rel_path
+                places, spread = [anchor(document, items.section, *items.items)], (topic, path, str(more))
+                rest: dict[str, Any] = {"fact": topic, "values": items.items}
+                rest |= answered(places, path, context_has=len(items.items))
+                yield from drafts_of(templates, "partial_list", "list", slots, spread, **rest)
 
 
 def partial_date_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
@@ -98,31 +88,10 @@ def partial_entity_drafts(documents: SourceDocuments, templates: Templates) -> I
             continue
         path = named.fact.document.rel_path
         for other in sorted(others, key=lambda name: sha256([named.topic, name]))[:_OTHERS]:
-            yield from drafts_of(
-                templates,
-                "partial_entities",
-                "fact",
-                {**named.slots, "other": other},
-                (path, other, named.topic),
-                fact=named.topic,
-                labels={
-                    "anchors": [anchor(named.fact.document, named.fact.section, named.fact.value)],
-                    "relevant_docs": [path],
-                    "answerable": True,
-                    "expected": {"behavior": "answer"},
-                },
-                values=(named.value,),
-                documents=(path,),
-            )
-
-
-def _list_labels(items: SectionList) -> dict[str, object]:
-    return {
-        "anchors": [anchor(items.document, items.section, *items.items)],
-        "relevant_docs": [items.document.rel_path],
-        "answerable": True,
-        "expected": {"behavior": "answer", "context_has": len(items.items)},
-    }
+            slots, spread = {**named.slots, "other": other}, (path, other, named.topic)
+            places = [anchor(named.fact.document, named.fact.section, named.fact.value)]
+            rest = {"fact": named.topic, "values": (named.value,), **answered(places, path)}
+            yield from drafts_of(templates, "partial_entities", "fact", slots, spread, **rest)
 
 
 def _are_unknown(documents: SourceDocuments, series: PeriodSeries, noun: str, more: int) -> bool:
@@ -142,33 +111,17 @@ def _range_drafts(
     slots = {
         "first": str(rows[0][0]),
         "last": missing[-1],
-        "periods": _unit_words(last),
+        "periods": {"half": "half-years"}.get(last.unit, f"{last.unit}s"),
         "missing": enumerated(missing),
         "rows": "\n".join(f"- {period}: {figure}" for period, figure in rows),
         "noun": noun,
         **subject_slots(documents.subject(document)),
     }
     topic = f"{document.rel_path}#{series.section.heading_path}"
-    yield from drafts_of(
-        templates,
-        "partial_dates",
-        "series",
-        slots,
-        (topic, str(start), str(more)),
-        fact=topic,
-        labels={
-            "anchors": [anchor(document, series.section, *(figure for _, figure in rows))],
-            "relevant_docs": [document.rel_path],
-            "answerable": True,
-            "expected": {"behavior": "answer"},
-        },
-        values=tuple(figure for _, figure in rows),
-        documents=(document.rel_path,),
-    )
-
-
-def _unit_words(period: Period) -> str:
-    return {"half": "half-years"}.get(period.unit, f"{period.unit}s")
+    figures = tuple(figure for _, figure in rows)
+    rest = {"fact": topic, "values": figures}
+    rest |= answered([anchor(document, series.section, *figures)], document.rel_path)
+    yield from drafts_of(templates, "partial_dates", "series", slots, (topic, str(start), str(more)), **rest)
 
 
 _FIGURES = re.compile(r"\d[\d.,]*")
@@ -193,19 +146,13 @@ def edge_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Dr
         if fact.subject.is_name and fact.about == "fact":
             yield from _fact_drafts(templates, "two_parts", fact, fact.slots)
     for document, subject in documents.subjects():
-        for template in templates.fitting("edge", "name", {"name": subject.words}):
-            yield Draft(
-                "edge",
-                template,
-                {"name": subject.words},
+        slots = {"name": subject.words}
+        for template in templates.fitting("edge", "name", slots):
+            spread, topic = (
                 ("name", subject.words, template.name),
-                fact=f"{document.rel_path}#{template.question.subcategory}",
-                labels={
-                    "expected": {"behavior": template.question.behavior},
-                    "subcategory": template.question.subcategory,
-                },
-                documents=(document.rel_path,),
+                f"{document.rel_path}#{template.question.subcategory}",
             )
+            yield Draft("edge", template, slots, spread, topic, documents=(document.rel_path,))
 
 
 def _is_like(wrong: str, right: str) -> bool:
@@ -220,38 +167,15 @@ def _is_like(wrong: str, right: str) -> bool:
 def _shared_key_drafts(templates: Templates, key: str, group: Sequence[NamedFact]) -> Iterator[Draft]:
     """A question with a key that several documents have, without saying which of them is meant."""
     slots = {name: group[0].slots[name] for name in ("key", "is")}
-    for template in templates.fitting("edge", "shared_key", slots):
-        yield Draft(
-            "edge",
-            template,
-            slots,
-            ("shared_key", key, template.name),
-            fact=key,
-            labels={
-                **_places(group),
-                "expected": {"behavior": template.question.behavior},
-                "subcategory": template.question.subcategory,
-            },
-            documents=tuple(fact.fact.document.rel_path for fact in group),
-        )
+    rest = {"fact": key, "labels": _places(group), "documents": tuple(fact.fact.document.rel_path for fact in group)}
+    yield from drafts_of(templates, "edge", "shared_key", slots, ("shared_key", key), **rest)
 
 
 def _fact_drafts(templates: Templates, about: str, named: NamedFact, slots: dict[str, str]) -> Iterator[Draft]:
-    for template in templates.fitting("edge", about, slots):
-        yield Draft(
-            "edge",
-            template,
-            slots,
-            (about, named.fact.document.rel_path, template.name),
-            fact=named.topic,
-            labels={
-                **_places([named]),
-                "expected": {"behavior": template.question.behavior},
-                "subcategory": template.question.subcategory,
-            },
-            values=(named.value,) if template.question.reference else (),
-            documents=(named.fact.document.rel_path,),
-        )
+    path = named.fact.document.rel_path
+    for draft in drafts_of(templates, "edge", about, slots, (about, path), fact=named.topic, documents=(path,)):
+        values = (named.value,) if draft.template.question.reference else ()
+        yield replace(draft, labels=_places([named]), values=values)
 
 
 def _places(group: Sequence[NamedFact]) -> dict[str, Any]:
@@ -299,27 +223,14 @@ def no_context_drafts(documents: SourceDocuments, templates: Templates) -> Itera
     for document, subject in documents.subjects():
         for attribute in attributes:
             slots = {"attribute": attribute, "is": verb_be(attribute), "subject": subject.words}
-            for template in templates.fitting("no_context", "attribute", slots):
-                yield Draft(
-                    "no_context",
-                    template,
-                    slots,
-                    ("attribute", attribute, subject.words, template.name),
-                    fact=f"{document.rel_path}#{attribute}",
-                    labels={**labels, "subcategory": "unknown_attribute"},
-                    documents=(document.rel_path,),
-                )
+            rest: dict[str, Any] = {"fact": f"{document.rel_path}#{attribute}", "documents": (document.rel_path,)}
+            rest["labels"] = {**labels, "subcategory": "unknown_attribute"}
+            spread = ("attribute", attribute, subject.words)
+            yield from drafts_of(templates, "no_context", "attribute", slots, spread, **rest)
     for name in templates.names("no_context"):
         if documents.is_absent(name):
-            for template in templates.fitting("no_context", "name", {"name": name}):
-                yield Draft(
-                    "no_context",
-                    template,
-                    {"name": name},
-                    ("name", name, "", template.name),
-                    fact=name,
-                    labels={**labels, "subcategory": "unknown_entity"},
-                )
+            rest = {"fact": name, "labels": {**labels, "subcategory": "unknown_entity"}}
+            yield from drafts_of(templates, "no_context", "name", {"name": name}, ("name", name, ""), **rest)
 
 
 Record = dict[str, Any]
@@ -376,16 +287,12 @@ def template_cases(
 
 
 def _too_few(short: Mapping[Kind, tuple[int, int]]) -> DataError:
-    problems = [
-        Problem(
-            "the documents",
-            f"synthesize.counts.{kind}",
-            f"{count:,} cases are asked for",
-            f"at most {possible:,}: so many facts, lists and conflicts can be asked about",
-            "ask for fewer, or add documents",
-        )
-        for kind, (count, possible) in short.items()
-    ]
+    problems = []
+    for kind, (count, possible) in short.items():
+        found = f"{count:,} cases are asked for"
+        expected = f"at most {possible:,}: so many facts, lists and conflicts can be asked about"
+        fix = "ask for fewer, or add documents"
+        problems.append(Problem("the documents", f"synthesize.counts.{kind}", found, expected, fix))
     words = " ".join(f"synthesize.counts.{kind}={possible}" for kind, (_, possible) in short.items())
     return DataError(f"too few questions; nothing was written. What there is: {words}", problems)
 
@@ -402,17 +309,18 @@ def case_record(drawn: DrawnQuestion, seed: int) -> Record:
         "seed": seed,
         **({"fact": draft.fact} if draft.fact else {}),
     }
-    record = {
+    edge = {"expected": {"behavior": question.behavior}, "subcategory": None} if draft.kind == "edge" else {}
+    return {
         "id": case_id(draft.kind, drawn.question),
         "question": drawn.question,
         **({} if reference is None else {"references": [reference]}),
         **draft.labels,
+        **edge,
         "category": kind.category,
         "subcategory": draft.labels.get("subcategory") or question.subcategory or kind.subcategory,
         "question_type": draft.kind,
         "meta": {"origin": origin, **({"values": list(draft.values)} if draft.values else {})},
     }
-    return record
 
 
 def _reference(text: str) -> str:

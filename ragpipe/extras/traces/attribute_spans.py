@@ -1,5 +1,6 @@
 """Spans that say everything by attributes and events: OpenInference, OpenTelemetry's conventions for generative AI, Traceloop, the
-Vercel AI SDK, TruLens."""
+Vercel AI SDK, TruLens. They come as OTLP requests, or one per row: from the console exporter of OpenTelemetry, Phoenix (REST and data frame)
+and TruLens' event table."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.core import strict_json
-from ragpipe.datasets.expression_functions import BadExpression, json_or_text
+from ragpipe.data.expressions import BadExpression, json_or_text, python_literal
 from ragpipe.extras.traces.span import (
     EVALUATOR,
     LLM,
@@ -21,6 +22,7 @@ from ragpipe.extras.traces.span import (
     Span,
     Status,
     documents,
+    epoch_ms,
     message_text,
     retrieved_document,
     without_redaction,
@@ -260,12 +262,18 @@ _HEX_LENGTHS = (16, 32)
 
 
 def is_otlp(row: Mapping[str, Any]) -> bool:
-    """Whether the row is an OTLP request."""
-    return "resourceSpans" in row or "resource_spans" in row
+    """Whether the row is an OTLP request of spans or of log records."""
+    return not row.keys().isdisjoint(("resourceSpans", "resource_spans", "resourceLogs", "resource_logs"))
 
 
 def otlp_spans(row: Mapping[str, Any]) -> Iterator[Span]:
-    """The spans of a request. Raises BadExpression for ids and values that OTLP has not."""
+    """The spans of a request, and the evaluations among its log records. Raises BadExpression for ids and values that OTLP has
+    not."""
+    for resource in _list(row, "resourceLogs", "resource_logs"):
+        for scope in _list(resource, "scopeLogs", "scope_logs"):
+            for record in _list(scope, "logRecords", "log_records"):
+                if "gen_ai.evaluation.result" in (record.get("eventName"), record.get("event_name")):
+                    yield _evaluation(record)
     for resource in _list(row, "resourceSpans", "resource_spans"):
         resource_attributes = decoded_attributes((resource.get("resource") or {}).get("attributes"))
         for scope in _list(resource, "scopeSpans", "scope_spans"):
@@ -326,6 +334,22 @@ def _span(row: Mapping[str, Any], resource: dict[str, Any]) -> Span:
     return read_attributes(span, events)
 
 
+def _evaluation(record: Mapping[str, Any]) -> Span:
+    """The span of an evaluator that gave what an event `gen_ai.evaluation.result` says."""
+    trace_id = identifier(record.get("traceId") or record.get("trace_id"))
+    if trace_id is None:
+        raise BadExpression("an evaluation without traceId")
+    attributes = decoded_attributes(record.get("attributes"))
+    parent_id = identifier(record.get("spanId") or record.get("span_id"))
+    # a span with the id of another is the same one, given twice
+    span = new_span(trace_id, f"evaluation {attributes}", parent_id, str(attributes.get("gen_ai.evaluation.name")))
+    span.kind, span.start_ms = EVALUATOR, nanoseconds(record.get("timeUnixNano") or record.get("time_unix_nano"))
+    names = {"score": "score.value", "label": "score.label", "explanation": "explanation"}
+    said = {key: attributes.get(f"gen_ai.evaluation.{name}") for key, name in names.items()}
+    span.output = said if said["score"] is not None else None
+    return span
+
+
 def _decoded(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return None
@@ -347,3 +371,95 @@ def _list(row: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
         if isinstance(row.get(name), list):
             return [item for item in row[name] if isinstance(item, dict)]
     return []
+
+
+_COLUMN = "attributes."
+
+
+def is_flat_span(row: Mapping[str, Any]) -> bool:
+    """Whether the row is one span: `context` with ids, the column `context.trace_id`, or TruLens' `record_attributes`."""
+    context = row.get("context")
+    return (
+        (isinstance(context, dict) and "trace_id" in context)
+        or "context.trace_id" in row
+        or {"record_attributes", "trace"} <= row.keys()
+    )
+
+
+def flat_span(row: Mapping[str, Any]) -> Span:
+    """The span of a row. Raises BadExpression for ids and times that cannot be read."""
+    if "record_attributes" in row:
+        return _trulens(row)
+    context = row["context"] if isinstance(row.get("context"), dict) else {}
+    trace_id = _plain_id(context.get("trace_id") or row.get("context.trace_id"))
+    span_id = _plain_id(context.get("span_id") or row.get("context.span_id"))
+    if trace_id is None or span_id is None:
+        raise BadExpression("a span without trace_id or span_id")
+    span = new_span(trace_id, span_id, _plain_id(row.get("parent_id")), str(row.get("name") or ""))
+    span.attributes = _columns(row)
+    if isinstance(row.get("span_kind"), str):
+        span.attributes.setdefault("openinference.span.kind", row["span_kind"])
+    span.start_ms, span.end_ms = epoch_ms(row.get("start_time")), epoch_ms(row.get("end_time"))
+    status = row.get("status") or {}
+    span.status = status_of(row.get("status_code") or status.get("status_code"))
+    message = row.get("status_message") or status.get("description")
+    events = _structure(row.get("events"))
+    events = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+    span.error = error_of(span.status, message, events)
+    return read_attributes(span, events)
+
+
+def _plain_id(value: Any) -> str | None:
+    return str(value).removeprefix("0x") if value else None
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes: an object, or the columns `attributes.*`; empty cells are left out."""
+    if isinstance(row.get("attributes"), dict):
+        return dict(row["attributes"])
+    columns = {name[len(_COLUMN) :]: value for name, value in row.items() if name.startswith(_COLUMN)}
+    return {name: _cell(name, value) for name, value in columns.items() if value is not None and value != ""}
+
+
+def _cell(name: str, value: Any) -> Any:
+    """A cell of a data frame: lists and objects that CSV holds as Python or JSON texts, and token counts as numbers."""
+    if not isinstance(value, str):
+        return value
+    if name.startswith("llm.token_count.") or name.endswith(".top_k"):
+        return float(value)
+    if name.endswith((".documents", "_documents", "_messages", ".embeddings", ".tags")) or name == "metadata":
+        return _structure(value)
+    return value
+
+
+def _structure(value: Any) -> Any:
+    if not isinstance(value, str) or not value.strip():
+        return value
+    parsed = json_or_text(value)
+    return python_literal(value) if isinstance(parsed, str) else parsed
+
+
+def _trulens(row: Mapping[str, Any]) -> Span:
+    """A row of the table `trulens_events`; its columns are JSON in texts, and its ids decimal texts."""
+    attributes, record, trace = (_object(row.get(name)) for name in ("record_attributes", "record", "trace"))
+    trace_id = attributes.get("ai.observability.record_id") or trace.get("trace_id")
+    if not trace_id or not trace.get("span_id"):
+        raise BadExpression("a TruLens event without record id or span id")
+    parent = trace.get("parent_id")
+    span = new_span(
+        str(trace_id), str(trace["span_id"]), str(parent) if parent else None, str(record.get("name") or "")
+    )
+    span.attributes = attributes
+    span.start_ms, span.end_ms = epoch_ms(row.get("start_timestamp")), epoch_ms(row.get("timestamp"))
+    status = record.get("status")
+    span.status = status_of(status.get("code") if isinstance(status, dict) else status)
+    span.error = error_of(span.status, None, None)
+    return read_attributes(span)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    try:
+        parsed = strict_json.strict_loads(value) if isinstance(value, str) else value
+    except strict_json.InvalidJson as error:
+        raise BadExpression(f"a TruLens event: {error}") from None
+    return parsed if isinstance(parsed, dict) else {}

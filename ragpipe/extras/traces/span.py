@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ragpipe.datasets.expression_functions import BadExpression, json_or_text, time_ms
+from ragpipe.data.expressions import BadExpression, json_or_text, time_ms
 
 REDACTED = "__REDACTED__"
 """What OpenInference writes in place of a text that is hidden."""

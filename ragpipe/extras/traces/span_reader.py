@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ragpipe.datasets import csv_rows, json_rows, parquet_rows
-from ragpipe.datasets.expression_functions import BadExpression, json_or_text, verdict
-from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.text_lines import DataFile
-from ragpipe.extras.traces import attribute_spans, flat_spans, langfuse_traces, mlflow_traces, traced_runs
+from ragpipe.data import csv_rows, json_rows, parquet_rows
+from ragpipe.data.expressions import BadExpression, json_or_text, verdict
+from ragpipe.data.faults import Faults
+from ragpipe.data.text_lines import DataFile
+from ragpipe.extras.traces import attribute_spans, tool_traces
 from ragpipe.extras.traces.attribute_spans import metadata_of
 from ragpipe.extras.traces.span import EVALUATOR, LLM, RERANKER, RETRIEVER, SPAN, Span, Trace, are_documents, documents
 
@@ -94,16 +94,16 @@ def _spans_of(row: dict[str, Any]) -> tuple[Trace | None, list[Span]]:
     """The trace of a row, and its spans. Raises BadExpression for a row of another kind."""
     if attribute_spans.is_otlp(row):
         return None, list(attribute_spans.otlp_spans(row))
-    if mlflow_traces.is_mlflow_trace(row):
-        return mlflow_traces.mlflow_trace(row), []
-    if langfuse_traces.is_langfuse_trace(row):
-        return langfuse_traces.langfuse_trace(row), []
-    if traced_runs.is_run(row):
-        return traced_runs.run_trace(row), list(traced_runs.run_spans(row))
-    if flat_spans.is_flat_span(row):
-        return None, [flat_spans.flat_span(row)]
-    if langfuse_traces.is_observation(row):
-        return None, [langfuse_traces.observation_span(row)]
+    if tool_traces.is_mlflow_trace(row):
+        return tool_traces.mlflow_trace(row), []
+    if tool_traces.is_langfuse_trace(row):
+        return tool_traces.langfuse_trace(row), []
+    if tool_traces.is_run(row):
+        return tool_traces.run_trace(row), list(tool_traces.run_spans(row))
+    if attribute_spans.is_flat_span(row):
+        return None, [attribute_spans.flat_span(row)]
+    if tool_traces.is_observation(row):
+        return None, [tool_traces.observation_span(row)]
     raise BadExpression(f"a row with the names {', '.join(list(row)[:8])}")
 
 
@@ -131,6 +131,7 @@ def trace_record(trace: Trace) -> dict[str, Any]:
         usage["cost_usd"] = float(trace.facts["cost_usd"])
     record: dict[str, Any] = {
         "trace_id": trace.trace_id,
+        "span_id": root.span_id if root else None,
         "name": root.name if root else None,
         "input": first.input if first else None,
         "output": last.output if last else None,
@@ -152,9 +153,10 @@ def trace_record(trace: Trace) -> dict[str, Any]:
         "start": _iso(start),
         "duration_ms": duration,
         "spans": [_step(span) for span in tree.spans],
-        "retrievals": [_search(span) for span in steps[RETRIEVER]] or None,
-        "rerankings": [{**_search(span), "input_documents": span.input_documents} for span in steps[RERANKER]] or None,
-        "llms": [_answer(span) for span in steps[LLM]] or None,
+        "retrievals": [_named(span, _SEARCH) for span in steps[RETRIEVER]] or None,
+        "rerankings": [{**_named(span, _SEARCH), "input_documents": span.input_documents} for span in steps[RERANKER]]
+        or None,
+        "llms": [_named(span, _ANSWER) for span in steps[LLM]] or None,
         "usage": usage,
         "timings": _timings(steps, duration),
     }
@@ -289,42 +291,19 @@ def _evaluations(spans: Iterable[Span]) -> list[dict[str, Any]]:
     return scores
 
 
+_STEP = ("span_id", "parent_id", "name", "kind", "input", "output", "status", "error")
+_SEARCH = ("name", "query", "documents", "duration_ms", "error")
+_ANSWER = ("name", "model", "input", "text", "usage", "duration_ms", "error")
+"""What a record says of each step, of each search and of each answer of a model."""
+
+
+def _named(span: Span, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(span, name) for name in names}
+
+
 def _step(span: Span) -> dict[str, Any]:
-    return {
-        "span_id": span.span_id,
-        "parent_id": span.parent_id,
-        "name": span.name,
-        "kind": span.kind,
-        "input": span.input,
-        "output": span.output,
-        "status": span.status,
-        "error": span.error,
-        "start": _iso(span.start_ms),
-        "duration_ms": span.duration_ms,
-        "attributes": span.attributes,
-    }
-
-
-def _search(span: Span) -> dict[str, Any]:
-    return {
-        "name": span.name,
-        "query": span.query,
-        "documents": span.documents,
-        "duration_ms": span.duration_ms,
-        "error": span.error,
-    }
-
-
-def _answer(span: Span) -> dict[str, Any]:
-    return {
-        "name": span.name,
-        "model": span.model,
-        "input": span.input,
-        "text": span.text,
-        "usage": span.usage,
-        "duration_ms": span.duration_ms,
-        "error": span.error,
-    }
+    own = {"start": _iso(span.start_ms), "duration_ms": span.duration_ms, "attributes": span.attributes}
+    return {**_named(span, _STEP), **own}
 
 
 def _iso(milliseconds: float | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragpipe.datasets.known_shapes import SCORES_ONLY, Shape
+from ragpipe.data.recognition import SCORES_ONLY, Shape
 
 _SPANS_INSTEAD = "a row of it is a part of a case, and its lists are lost: export the spans (get_spans_dataframe)"
 _LINKS_ONLY = "it links ids and holds neither questions nor answers"

@@ -15,15 +15,14 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from ragpipe.core.errors import DataError
-from ragpipe.core.safe_text import on_one_line, printable
+from ragpipe.core.text import on_one_line, printable
 from ragpipe.extras.view.listed_run import Counters, GatesVerdict, ListedRun, MainScore, RunState, rough_duration
 from ragpipe.extras.view.run_changes import RunChange
 from ragpipe.extras.view.run_files import Sweep, opened_below
 from ragpipe.extras.view.run_index import Listing
-from ragpipe.pages.data_blocks import json_block
-from ragpipe.pages.page_file import Page, core_script, core_style, page_environment
-from ragpipe.reports.number_format import decimal, money, plural, whole
-from ragpipe.store.run.progress_state import ProgressState
+from ragpipe.report.page_file import Page, core_script, core_style, json_block, page_environment
+from ragpipe.report.styled_text import decimal, money, plural, whole
+from ragpipe.store.progress import ProgressState
 
 _PAGE_TITLE = re.compile(r"<title>([^<]*?)(?: · ragpipe)?</title>")
 
@@ -102,11 +101,14 @@ def index_page(document: Mapping[str, Any], *, is_live: bool) -> Page:
     body = template.render(document=document, is_live=is_live, rows=document["rows"][:_WITHOUT_SCRIPT])
     script = core_script(_PIECES) + "".join(_file(name) for name in ("run_rows.js", "live.js", "view.js"))
     blocks = [json_block("index", {**document, "isLive": is_live})]
-    return Page(f"runs of {document['folder']} · ragpipe", Markup(body), _style(), script, blocks, connects=is_live)
-
-
-def _style() -> str:
-    return core_style() + _file("view.css")
+    return Page(
+        f"runs of {document['folder']} · ragpipe",
+        Markup(body),
+        core_style() + _file("view.css"),
+        script,
+        blocks,
+        connects=is_live,
+    )
 
 
 def _file(name: str) -> str:
@@ -115,6 +117,7 @@ def _file(name: str) -> str:
 
 _WORDS = 200  # characters of a text on a row
 _NOUNS = {"collecting": "output"}
+_LINKS = {"report.html": "report", "report.md": "text"}
 KINDS = {"blocked": "bad", "warned": "warn", "passed": "good", "none": ""}
 """The colour of a verdict; its words stand beside it."""
 
@@ -137,10 +140,10 @@ def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep
         "key": run.key,
         "name": _text(run.name),
         "id": _text(run.run_id),
-        "when": _when(run.created),
+        "when": run.created.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
         "state": run.status.state,
         "reason": _text(run.status.reason),
-        "links": [[_link_word(file), run_address(run.key, file)] for file in run.files],
+        "links": [[_LINKS[file], run_address(run.key, file)] for file in run.files],
         "judge": _text(run.judge),
         "data": _text(run.data),
         "cost": run.cost,
@@ -187,12 +190,13 @@ def live_words(status: RunState) -> dict[str, Any]:
     """What the page shows of a run that is going on, has stalled or was stopped: figures in the order of the page."""
     counters = status.counters or Counters(None, 0, 0)
     state, total = counters.state, max(0, counters.total)
+    groups = sorted(state.error_groups.items(), key=lambda item: (-item[1], item[0])) if state else []
     live: dict[str, Any] = {
         "phase": counters.phase,
         "done": f"{whole(counters.done)} of {plural(total, _NOUNS.get(counters.phase, 'case'))}" if total else "",
         "share": round(min(1.0, max(0.0, counters.done / total)), 4) if total else None,
         "figures": list(_figures(state, is_gone=status.is_gone)) if state else [],
-        "errors": [[_text(name), whole(n)] for name, n in _largest(state.error_groups)] if state else [],
+        "errors": [[_text(name), whole(n)] for name, n in groups[:8]],
     }
     if status.state == "running" and state and state.seconds_left is not None:
         live["left"] = f"{rough_duration(state.seconds_left)} left"
@@ -207,7 +211,7 @@ def _figures(state: ProgressState, *, is_gone: bool) -> Iterator[list[str]]:
         yield ["in flight", whole(calls.in_flight)]
     more = (
         ("waiting", 0 if is_gone else calls.waiting),
-        ("failed requests", calls.failed),
+        ("requests without a reply", calls.failed),
         ("texts computed here", state.texts.embedded),
         ("cases resumed", state.cases.resumed),
         ("cases with an error", state.errors),
@@ -222,18 +226,6 @@ def _figures(state: ProgressState, *, is_gone: bool) -> Iterator[list[str]]:
         seconds = datetime.fromisoformat(state.waiting_until).timestamp() - time.time()
         words = f"waits {rough_duration(max(0.0, seconds))}"
         yield ["provider", words + (f" ({_text(state.waiting_for)})" if state.waiting_for else "")]
-
-
-def _largest(groups: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(groups.items(), key=lambda item: (-item[1], item[0]))[:8]
-
-
-def _link_word(file: str) -> str:
-    return {"report.html": "report", "report.md": "text"}[file]
-
-
-def _when(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _text(text: str) -> str:

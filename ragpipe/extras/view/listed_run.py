@@ -12,16 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ragpipe.comparing.headline import headline_scores
+from ragpipe.comparison.headline import headline_scores
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
-from ragpipe.core.safe_text import on_one_line
-from ragpipe.engine.runs.manifest import COMPLETE, INCOMPLETE, JUDGING_DONE
+from ragpipe.core.score import judge_name
+from ragpipe.core.text import on_one_line
+from ragpipe.core.usage import Usage
 from ragpipe.extras.view.run_files import bytes_below, file_mark, is_file_below, json_below, manifest_below
-from ragpipe.reports.number_format import is_recorded, price
-from ragpipe.schema.usage import Usage
-from ragpipe.store.files.processes import Process, is_alive
-from ragpipe.store.run.progress_state import SILENT_S, ProgressState
+from ragpipe.report.styled_text import is_recorded, price
+from ragpipe.runs.manifest import COMPLETE, INCOMPLETE, JUDGING_DONE
+from ragpipe.score.gate_results import trust_words
+from ragpipe.store.processes import Process, is_alive
+from ragpipe.store.progress import SILENT_S, ProgressState
 
 State = Literal["running", "stalled", "stopped", "incomplete", "complete", "broken", "refused"]
 UNFINISHED: tuple[State, ...] = ("running", "stalled", "stopped")
@@ -65,21 +67,9 @@ class RunState:
     is_gone: bool = False
 
 
-@dataclass(frozen=True)
-class LockHolder:
-    """The process that holds, or held, the lock of a run folder, and the words it was started with."""
-
-    process: Process
-    command: str
-
-    @property
-    def alive(self) -> bool | None:
-        """None where this machine cannot tell."""
-        return is_alive(self.process)
-
-
-def lock_holder(root: Path) -> LockHolder | None:
-    """Who the lock file of a run folder names; None for no file, or one without a process."""
+def _lock_holder(root: Path) -> tuple[Process, str] | None:
+    """The process that the lock file of a run folder names, and the words it was started with; None for no file, or one without a
+    process."""
     try:
         content = json_below(root, ".lock", limit=_LOCK_MAX)
     except RagpipeError:
@@ -87,8 +77,7 @@ def lock_holder(root: Path) -> LockHolder | None:
     pid = content.get("pid")
     if not isinstance(pid, int) or isinstance(pid, bool):
         return None
-    process = Process(str(content.get("host")), pid, str(content.get("mark") or ""))
-    return LockHolder(process, str(content.get("command") or ""))
+    return Process(str(content.get("host")), pid, str(content.get("mark") or "")), str(content.get("command") or "")
 
 
 def run_state(root: Path, states: Mapping[str, str], *, has_figures: bool) -> RunState:
@@ -99,9 +88,10 @@ def run_state(root: Path, states: Mapping[str, str], *, has_figures: bool) -> Ru
         states: how far each iteration is, as the manifest says; empty before the first one is judged.
         has_figures: whether the figures over all iterations are there.
     """
-    holder = lock_holder(root)
+    holder = _lock_holder(root)
+    alive = is_alive(holder[0]) if holder else False  # None where this machine cannot tell
     is_done = has_figures and bool(states) and all(state in (COMPLETE, INCOMPLETE) for state in states.values())
-    if is_done and (holder is None or not holder.alive):
+    if is_done and not alive:
         return _ended(root, states)
     counters = read_counters(root, states)
     if is_done and (counters is None or counters.phase in ("", "done")):
@@ -109,18 +99,13 @@ def run_state(root: Path, states: Mapping[str, str], *, has_figures: bool) -> Ru
     if holder is None:
         reason = "ended before all was judged; start its command again to go on"
         return RunState("stopped", reason, counters, _last_command(counters), is_gone=True)
-    return _started(holder, counters)
+    return _started(*holder, alive, counters)
 
 
 def _ended(root: Path, states: Mapping[str, str]) -> RunState:
     if INCOMPLETE in states.values():
-        command = _last_command(read_counters(root, states))
-        return RunState(
-            "incomplete",
-            "some calls failed for a passing reason; start its command again",
-            resume=command,
-            is_gone=True,
-        )
+        reason = "some calls failed for a passing reason; start its command again"
+        return RunState("incomplete", reason, resume=_last_command(read_counters(root, states)), is_gone=True)
     return RunState("complete", is_gone=True)
 
 
@@ -129,25 +114,19 @@ def _last_command(counters: Counters | None) -> str:
     return resume_command(counters.state.command) if counters and counters.state else ""
 
 
-def _started(holder: LockHolder, counters: Counters | None) -> RunState:
-    process, alive = f"process {holder.process.pid}", holder.alive
+def _started(holder: Process, command: str, alive: bool | None, counters: Counters | None) -> RunState:
+    process, resume = f"process {holder.pid}", resume_command(command)
     if alive is False:
-        return RunState("stalled", f"{process} is gone", counters, resume_command(holder.command), is_gone=True)
+        return RunState("stalled", f"{process} is gone", counters, resume, is_gone=True)
     silent_s = 0.0 if counters is None else counters.silent_s
     speaks = counters is not None and counters.phase in _SPEAKS
     if silent_s <= SILENT_S or not (speaks or alive is None):
         return RunState("running", "", counters)
     silence = f"no sign for {rough_duration(silent_s)}"
+    reason = f"{silence} from {process} on {holder.host}"
     if alive:
-        return RunState(
-            "stalled",
-            f"{silence}, though {process} is still there: end it before you start it again",
-            counters,
-            resume_command(holder.command),
-        )
-    return RunState(
-        "stalled", f"{silence} from {process} on {holder.process.host}", counters, resume_command(holder.command)
-    )
+        reason = f"{silence}, though {process} is still there: end it before you start it again"
+    return RunState("stalled", reason, counters, resume)
 
 
 def resume_command(command: str) -> str:
@@ -209,7 +188,7 @@ def rough_duration(seconds: float) -> str:
 FILES = ("report.html", "report.md")
 """The reports of a run that the page links to."""
 _MARKED = (
-    ("manifest.json",), ("gates.json",), ("final", "metrics.json"), ("final", "cost.json"), (".lock",),
+    ("manifest.json",), ("gates.json",), ("final", "metrics.json"), ("final", "cost.json"), (".lock",), ("calibration", "calibration.json"),
     *((name,) for name in FILES),
 )  # fmt: skip
 _REASON = 160  # characters of what is wrong with a folder
@@ -315,7 +294,7 @@ def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
     if has_figures and not (status.state in UNFINISHED and not states):
         metrics = json_below(root, "final", "metrics.json")
         figures = {
-            "judge": _judge(metrics),
+            "judge": _judge(root, metrics),
             "n_cases": int(metrics["n_cases"]),
             "main": run_score(metrics),
             "verdict": _verdict(root),
@@ -364,9 +343,10 @@ def _finite(value: Any) -> float | None:
     return None if value is None or not math.isfinite(number := float(value)) else number
 
 
-def _judge(metrics: Mapping[str, Any]) -> str:
-    judge = metrics["judge"]
-    return str(judge["label"]) + ("" if judge["calibrated"] else " (uncalibrated)")
+def _judge(root: Path, metrics: Mapping[str, Any]) -> str:
+    place = ("calibration", "calibration.json")
+    beside = json_below(root, *place) if is_file_below(root, "/".join(place)) else None
+    return f"{judge_name(metrics['judge']['label'])} ({trust_words(metrics, beside)})"
 
 
 def _verdict(root: Path) -> GatesVerdict:

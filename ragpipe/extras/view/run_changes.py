@@ -1,20 +1,18 @@
-"""The difference of each run to the run before of the same name: paired over the cases of both, one after another in a thread."""
+"""The difference of each run to the run before of the same name: paired over the cases of both, one after another in a thread beside the page."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ragpipe.comparing.equal_answers import EqualAnswers
-from ragpipe.comparing.pairing import paired_cases
-from ragpipe.comparing.score_differences import paired_score
-from ragpipe.comparing.settings import CompareSettings
-from ragpipe.comparing.side import opened_side
-from ragpipe.engine.runs.manifest import checked_manifest
+from ragpipe.comparison.score_differences import paired_score
+from ragpipe.comparison.settings import CompareSettings
+from ragpipe.comparison.side import EqualAnswers, opened_side, paired_cases
 from ragpipe.extras.view.listed_run import ListedRun
-from ragpipe.reports.number_format import plural
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.report.styled_text import plural
+from ragpipe.runs.manifest import checked_manifest
+from ragpipe.store.run_folder import RunFolder
 
 NEWEST = 200
 """So many of the newest runs get their difference."""
@@ -72,53 +70,31 @@ class RunChanges:
     """The differences that are known, and a thread that finds out the others, newest first."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], RunChange] = {}
-        self._wanted: list[tuple[ListedRun, ListedRun]] = []
-        self._lock = threading.Condition()
-        self._is_stopped = False
-        self._runs_key: str | None = None
-        self._before: Mapping[str, ListedRun] = {}
-
-    def start(self) -> None:
-        """Begin to compare, in a thread that ends with the process."""
-        threading.Thread(target=self._work, name="ragpipe-view-changes", daemon=True).start()
+        self._found: dict[tuple[object, ...], Future[RunChange]] = {}
+        self._thread = ThreadPoolExecutor(1, "ragpipe-view-changes")
 
     def stop(self) -> None:
         """End the thread after the comparison that it is at."""
-        with self._lock:
-            self._is_stopped = True
-            self._lock.notify()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def of(self, runs: Sequence[ListedRun], revision: str) -> tuple[dict[str, RunChange | None], int]:
+    def of(self, runs: Sequence[ListedRun]) -> tuple[dict[str, RunChange | None], int]:
         """The differences of these runs by key, None for one that is still to be found out, and how many are known. A run
         without a run before is not in it."""
-        if revision != self._runs_key:
-            self._before, self._runs_key = runs_before(runs), revision
-        pairs = [(run, self._before[run.key]) for run in runs if run.key in self._before][:NEWEST]
-        changes = {run.key: self._known.get(_pair_key(before, run)) for run, before in pairs}
-        missing = [(before, run) for run, before in pairs if changes[run.key] is None]
-        with self._lock:
-            self._wanted = missing
-            self._lock.notify()
-        return changes, len(changes) - len(missing)
-
-    def all_of(self, runs: Sequence[ListedRun]) -> dict[str, RunChange | None]:
-        """The differences of these runs, found out now."""
-        before = runs_before(runs)
-        newest = [run for run in runs if run.key in before][:NEWEST]
-        return {run.key: measured_change(before[run.key], run) for run in newest}
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                while not self._wanted and not self._is_stopped:
-                    self._lock.wait()
-                if self._is_stopped:
-                    return
-                before, run = self._wanted.pop(0)
-            if _pair_key(before, run) not in self._known:
-                self._known[_pair_key(before, run)] = measured_change(before, run)
+        changes: dict[str, RunChange | None] = {}
+        for before, run in _compared(runs):
+            pair = (before.key, before.mark, run.key, run.mark)
+            if (found := self._found.get(pair)) is None:
+                found = self._found[pair] = self._thread.submit(measured_change, before, run)
+            changes[run.key] = found.result() if found.done() else None
+        return changes, sum(change is not None for change in changes.values())
 
 
-def _pair_key(before: ListedRun, run: ListedRun) -> tuple[object, ...]:
-    return before.key, before.mark, run.key, run.mark
+def all_changes(runs: Sequence[ListedRun]) -> dict[str, RunChange | None]:
+    """The differences of these runs, found out now."""
+    return {run.key: measured_change(before, run) for before, run in _compared(runs)}
+
+
+def _compared(runs: Sequence[ListedRun]) -> list[tuple[ListedRun, ListedRun]]:
+    """The newest runs, each after the one that it is compared with."""
+    before = runs_before(runs)
+    return [(before[run.key], run) for run in runs if run.key in before][:NEWEST]

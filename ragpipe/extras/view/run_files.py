@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ragpipe.core.errors import DataError, Problem, RagpipeError
-from ragpipe.engine.runs.run_list import DEPTH
-from ragpipe.schema.format_version import FORMAT, format_mismatch
-from ragpipe.store.files.filesystem import open_regular
-from ragpipe.store.run.run_folder import COMPARISONS, RUN_ID, SWEEPS
-from ragpipe.store.run.run_tables import check_sealed, shape_fault
+from ragpipe.core.version import FORMAT, format_mismatch
+from ragpipe.runs.run_list import run_folders, run_list_folders
+from ragpipe.store.files import open_regular
+from ragpipe.store.run_folder import COMPARISONS, SWEEPS
+from ragpipe.store.run_tables import check_sealed, shape_fault
 
 JSON_MAX = 64 << 20
 """Bytes of a JSON file that the index reads: that of a run of 100,000 cases has a few millions."""
@@ -126,10 +126,24 @@ class FolderScan:
 
 def scan_folder(root: Path) -> FolderScan:
     """Look through an output folder. Raises OSError where the folder itself cannot be read."""
-    scan = FolderScan()
     os.listdir(root)
-    _scan(root, "", DEPTH, scan)
+    scan = FolderScan()
+    for folder in run_list_folders(root):
+        name = folder.relative_to(root).as_posix()
+        scan.runs |= _by_key(name, run_folders(folder))
+        for kind, places, file in (
+            (COMPARISONS, scan.comparisons, "compare.html"),
+            (SWEEPS, scan.sweeps, "sweep.json"),
+        ):
+            made: Iterable[Path] = () if (folder / kind).is_symlink() else run_folders(folder / kind)
+            places |= _by_key(f"{name}/{kind}", (path for path in made if file_mark(path, file)))
     return scan
+
+
+def _by_key(name: str, paths: Iterable[Path]) -> dict[str, Path]:
+    """The folders by their keys. A name that is no Unicode text cannot be part of an address: it is skipped."""
+    keys = {f"{name}/{path.name}": path for path in paths}
+    return {key: path for key, path in keys.items() if key.encode("utf-8", "replace").decode() == key}
 
 
 def run_home(run: Path, output_dir: Path) -> tuple[Path, str]:
@@ -137,40 +151,6 @@ def run_home(run: Path, output_dir: Path) -> tuple[Path, str]:
     paths are resolved."""
     home = output_dir if run.is_relative_to(output_dir) else run.parent.parent
     return home, run.relative_to(home).as_posix()
-
-
-def _scan(folder: Path, prefix: str, depth: int, scan: FolderScan) -> None:
-    """A run folder has an id for a name, or a manifest; a name may have levels (`team/nightly`)."""
-    for name in _folders(folder):
-        key, path = prefix + name, folder / name
-        if prefix and name in (COMPARISONS, SWEEPS):
-            _scan_made(path, key, scan, name)
-        elif prefix and (RUN_ID.fullmatch(name) or file_mark(path, "manifest.json")):
-            scan.runs[key] = path
-        elif depth and not name.startswith(".") and not file_mark(path, "manifest.json"):
-            _scan(path, f"{key}/", depth - 1, scan)
-
-
-def _scan_made(folder: Path, key: str, scan: FolderScan, kind: str) -> None:
-    places, file = (scan.comparisons, "compare.html") if kind == COMPARISONS else (scan.sweeps, "sweep.json")
-    for name in _folders(folder):
-        if RUN_ID.fullmatch(name) and file_mark(folder / name, file):
-            places[f"{key}/{name}"] = folder / name
-
-
-def _folders(folder: Path) -> Iterator[str]:
-    """The names of the folders in a folder, in order. A name that is no Unicode text cannot be part of an address: it is skipped."""
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    for name in sorted(names):
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError:
-            continue
-        yield name
 
 
 def read_sweep(root: Path, key: str) -> Sweep:

@@ -1,4 +1,4 @@
-"""All runs of an output folder: read in a thread, newest first, and read again only where a file of a run has changed."""
+"""All runs of an output folder: read when somebody asks, newest first, and again only where a file of a run has changed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import sha256
-from ragpipe.core.safe_text import on_one_line
+from ragpipe.core.text import on_one_line
 from ragpipe.extras.view.listed_run import ListedRun, read_run, run_mark
 from ragpipe.extras.view.run_files import Sweep, file_mark, read_sweep, scan_folder
 
 EVERY_S = 1.0
 """So often the folder is looked at while somebody asks."""
 PUBLISH_S = 0.5
-"""So often a list that is still being read is shown."""
-STALE_S = 3.0
-"""A listing that is older is not given at once: the folder is looked at first, as far as that goes within `PATIENCE_S`."""
-PATIENCE_S = 1.0
-_IDLE_S = 5.0  # nobody asked for so long: the thread waits for the next one
+"""So long runs are read before the list is given as far as it is known: the next who asks goes on."""
 
 
 @dataclass(frozen=True)
@@ -49,64 +45,36 @@ class Listing:
 
 
 class RunIndex:
-    """The runs below `root`. A thread reads while somebody asks: `listing()` waits for it only where nobody has asked for long."""
+    """The runs below `root`."""
 
     def __init__(self, root: Path):
         self.root = Path(root)
         self._known: dict[str, ListedRun] = {}
         self._sweeps: dict[str, tuple[Any, Sweep]] = {}
         self._listing = Listing(unread=1)
-        self._published = threading.Condition()
-        self._published_at = -math.inf
-        self._asked = threading.Event()
-        self._last_asked = 0.0
-        self._is_stopped = False
-
-    def start(self) -> None:
-        """Begin to read, in a thread that ends with the process."""
-        self._last_asked = time.monotonic()
-        threading.Thread(target=self._work, name="ragpipe-view-index", daemon=True).start()
-
-    def stop(self) -> None:
-        """End the thread at its next step."""
-        self._is_stopped = True
-        self._asked.set()
+        self._lock = threading.Lock()
+        self._pass: Iterator[Listing] | None = None
+        self._looked_at = -math.inf
 
     def listing(self) -> Listing:
-        """What is known now. Waits up to `PATIENCE_S` where that is older than `STALE_S`: call it in a thread."""
-        self._last_asked = time.monotonic()
-        self._asked.set()
-        with self._published:
-            if time.monotonic() - self._published_at > STALE_S:
-                self._published.wait(timeout=PATIENCE_S)
+        """What is known now, at most `EVERY_S` old. Reads for about `PUBLISH_S` at most: call it in a thread."""
+        with self._lock:
+            if self._pass is None and time.monotonic() - self._looked_at < EVERY_S:
+                return self._listing
+            self._pass = self._pass or self._steps()
+            try:
+                self._listing = next(self._pass)
+            except Exception as error:  # the page must stay, and say what is wrong
+                fault = on_one_line(f"{self.root} cannot be read: {type(error).__name__}: {error}")
+                self._listing = replace(self._listing, error=fault, unread=0, revision=sha256(fault)[:12])
+            if not self._listing.unread:
+                self._pass, self._looked_at = None, time.monotonic()
             return self._listing
 
     def read_all(self) -> Listing:
         """Read everything now, and return it."""
-        for listing in self._steps():
-            self._listing = listing
+        *_, self._listing = self._steps()
         return self._listing
-
-    def _work(self) -> None:
-        while not self._is_stopped:
-            try:
-                for listing in self._steps():
-                    self._publish(listing)
-                    if self._is_stopped:
-                        return
-            except Exception as error:  # this thread must not end: the page would stand still without a word
-                fault = on_one_line(f"{self.root} cannot be read: {type(error).__name__}: {error}")
-                self._publish(replace(self._listing, error=fault, revision=sha256(fault)[:12]))
-            if time.monotonic() - self._last_asked > _IDLE_S:
-                self._asked.clear()
-                self._asked.wait()
-            else:
-                time.sleep(EVERY_S)
-
-    def _publish(self, listing: Listing) -> None:
-        with self._published:
-            self._listing, self._published_at = listing, time.monotonic()
-            self._published.notify_all()
 
     def _steps(self) -> Iterator[Listing]:
         """Listings of one pass over the folder: one every `PUBLISH_S` while runs are being read, and the last one."""

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
+from ragpipe.core.version import FORMAT
 from ragpipe.extras.view.index_document import index_document, index_page
 from ragpipe.extras.view.listed_run import ListedRun
-from ragpipe.extras.view.run_changes import RunChanges
+from ragpipe.extras.view.run_changes import all_changes
 from ragpipe.extras.view.run_files import json_below, opened_below, run_home
 from ragpipe.extras.view.run_index import Listing, RunIndex
-from ragpipe.pages.page_file import page_html
-from ragpipe.reports.number_format import plural
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.store.files.atomic import json_unless_same, output_error, write_unless_same
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.report.page_file import page_html
+from ragpipe.report.styled_text import plural
+from ragpipe.store.files import json_unless_same, output_error, write_unless_same
+from ragpipe.store.run_folder import RunFolder
 
 CONTENTS = "site.json"
 """Says that a folder is a site, and which files of it are: they are replaced by the next one."""
@@ -64,7 +64,7 @@ def write_site(root: Path, target: Path, run: str = "") -> SiteContents:
         raise DataError(
             _TITLE, [Problem(str(root), "run", actual, "a finished run", "finish one: start its command again")]
         )
-    document = index_document(Path(root.resolve().name), chosen, RunChanges().all_of(chosen.runs), "")
+    document = index_document(Path(root.resolve().name), chosen, all_changes(chosen.runs), "")
     try:
         _remove_old(target)
         copies = list(_copies(chosen))
@@ -83,18 +83,8 @@ def _check_target(root: Path, target: Path) -> None:
         fix = "dir=FOLDER outside of it: runs are looked for in all folders there"
         raise ConfigError(_TITLE, [Problem(str(target), "dir", f"a folder inside {root}", "a folder of its own", fix)])
     if target.is_dir() and any(target.iterdir()) and not (target / CONTENTS).is_file():
-        raise ConfigError(
-            _TITLE,
-            [
-                Problem(
-                    str(target),
-                    "dir",
-                    "a folder with other files",
-                    "a new or empty folder, or an earlier site",
-                    "dir=FOLDER",
-                )
-            ],
-        )
+        expected = "a new or empty folder, or an earlier site"
+        raise ConfigError(_TITLE, [Problem(str(target), "dir", "a folder with other files", expected, "dir=FOLDER")])
 
 
 def _chosen(listing: Listing, run: str) -> Listing:

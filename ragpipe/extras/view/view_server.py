@@ -1,4 +1,4 @@
-"""The server of `task=view`: its routes, and serving until it is stopped."""
+"""`task=view`: a local page over all runs of an output folder, served to this machine until Ctrl-C: its keys, its routes, who may ask."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.safe_text import escape_unprintable
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.text import escape_unprintable
 from ragpipe.extras.view.index_document import index_document, index_page, progress_document, run_address
 from ragpipe.extras.view.listed_run import FILES
 from ragpipe.extras.view.run_changes import RunChange, RunChanges
 from ragpipe.extras.view.run_files import opened_below
 from ragpipe.extras.view.run_index import Listing, RunIndex
-from ragpipe.pages.page_file import content_hash, page_html
-from ragpipe.reports.compare.compare_page import compare_script
-from ragpipe.reports.run_page.run_page import report_script
-from ragpipe.store.files.atomic import json_bytes
+from ragpipe.report.compare_page import compare_script
+from ragpipe.report.console import Console
+from ragpipe.report.page_file import content_hash, page_html
+from ragpipe.report.run_page import report_script
+from ragpipe.runs.finished_run import task_settings
+from ragpipe.runs.run_list import find_named_run
+from ragpipe.store.files import json_bytes
 
 LOOPBACK = "127.0.0.1"
 SHUTDOWN_S = 0.5
@@ -56,6 +61,61 @@ class ViewOptions:
     run: str = ""
 
 
+_TITLE = "task=view cannot start"
+
+
+class ViewSettings(Settings):
+    """What is served and to whom. The server listens on 127.0.0.1 alone."""
+
+    port: int = Field(default=0, ge=0, le=65535, description="Port on 127.0.0.1. 0: any free one.")
+
+
+class ViewTaskSettings(Settings):
+    """`run` names the run that the address leads to, `output_dir` the folder that is served."""
+
+    output_dir: str = Field(min_length=1, description="Folder that holds the runs. Nothing is written into it.")
+    run: str | None = Field(default=None, min_length=1, description="Run whose report is opened first. null: the list.")
+    view: ViewSettings = Field(default_factory=ViewSettings, description="Port of the server.")
+
+
+Keys = ViewTaskSettings
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> ViewOptions:
+    """Check the keys of this task. Raises ConfigError, also for an `output_dir` that is no folder; a first run may
+    still make it. DataError for a run that is not there."""
+    origins = origins or NoOrigins()
+    settings = task_settings(ViewTaskSettings, plain, origins, title=_TITLE)
+    root = Path(settings.output_dir)
+    if root.exists() and not root.is_dir():
+        fix, actual = "output_dir=FOLDER names another", f"{root}: no folder"
+        place = origins.location("output_dir")
+        raise ConfigError(_TITLE, [Problem(place, "output_dir", actual, "a folder of runs", fix)])
+    key = ""
+    if settings.run:
+        run = find_named_run(settings.run, root).root
+        if not run.resolve().is_relative_to(root.resolve()):
+            fix = f"output_dir={run.parent.parent}"
+            raise ConfigError(
+                _TITLE, [Problem(origins.location("run"), "run", str(run), f"a run below {root}, which is served", fix)]
+            )
+        key = run.resolve().relative_to(root.resolve()).as_posix()
+    return ViewOptions(root, settings.view.port, key)
+
+
+def run(options: ViewOptions, console: Console) -> int:
+    """Print the address and serve until Ctrl-C. Returns 0. Raises ConfigError for a port that is in use."""
+
+    def announce(address: str) -> None:
+        if not options.root.is_dir():
+            console.say(f"{options.root}: no such folder yet; the page shows its runs as soon as there are any")
+        console.say(f"runs of {options.root}: {address}")
+        console.say("for this machine alone, to whoever has this address; Ctrl-C ends it")
+
+    asyncio.run(serve_until_stopped(options, announce))
+    return 0
+
+
 class ViewServer:
     """The pages over one output folder. `token` is the secret of this start."""
 
@@ -76,16 +136,10 @@ class ViewServer:
         app.router.add_get(run + r"/{folder:(report|compare)\.data}/" + _SIDE_FILE, self._run_side_file)
         app.router.add_get(run + "/{file:[a-z.]+}", self._file)
         app.on_response_prepare.append(_add_headers)
-        app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
         return app
 
-    async def _start(self, _: web.Application) -> None:
-        self.index.start()
-        self.changes.start()
-
     async def _stop(self, _: web.Application) -> None:
-        self.index.stop()
         self.changes.stop()
 
     async def _listing(self) -> Listing:
@@ -94,7 +148,7 @@ class ViewServer:
     def _now(self) -> tuple[Listing, Mapping[str, RunChange | None], str]:
         """The listing, the differences, and the revision of both."""
         listing = self.index.listing()
-        changes, known = self.changes.of(listing.runs, listing.revision)
+        changes, known = self.changes.of(listing.runs)
         return listing, changes, f"{listing.revision}-{known}"
 
     def _document(self) -> bytes:
@@ -221,18 +275,9 @@ def _bound_socket(port: int) -> Any:
         bound.close()
         reasons = {errno.EADDRINUSE: "another program is using it", errno.EACCES: "this user may not use it"}
         reason = reasons.get(error.errno or 0, str(error))
-        raise ConfigError(
-            "task=view cannot serve",
-            [
-                Problem(
-                    f"{LOOPBACK}:{port}",
-                    "view.port",
-                    f"{port}: {reason}",
-                    "a free port",
-                    "view.port=0 takes any free one",
-                )
-            ],
-        ) from error
+        place, fix = f"{LOOPBACK}:{port}", "view.port=0 takes any free one"
+        problem = Problem(place, "view.port", f"{port}: {reason}", "a free port", fix)
+        raise ConfigError("task=view cannot serve", [problem]) from error
     return bound
 
 

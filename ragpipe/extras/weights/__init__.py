@@ -4,6 +4,6 @@ from __future__ import annotations
 
 ENTRIES = {"task": {"weights": "ragpipe.extras.weights.weights"}}
 HELP = """\
-  python -m ragpipe task=weights run=outputs/my/latest     what the weights of the overall score decide
+  python -m ragpipe task=weights run=my                    what the weights of the overall score decide
 """
 """The lines of `--help`."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.clusters import in_all
-from ragpipe.stats.jackknife import questions_of
+from ragpipe.stats.agreement import questions_of
+from ragpipe.stats.intervals import in_all
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-DRAWS = 10_000
+DRAWS, SEED = 10_000, 0
 """A share of one half has a standard error of .005 then."""
 _VALUES_AT_ONCE = 2**22  # of one block: small enough for the cache of most processors to help
 
@@ -33,9 +33,7 @@ class RankStability:
     first_by_weights: tuple[float, ...]
 
 
-def rank_stability(
-    scores: Floats, methods: Whole, questions: Whole, *, draws: int = DRAWS, seed: int = 0
-) -> RankStability:
+def rank_stability(scores: Floats, methods: Whole, questions: Whole, *, draws: int = DRAWS) -> RankStability:
     """How often each method is first, second ... by the mean over its cases of the weighted mean of their scores.
 
     Args:
@@ -44,7 +42,6 @@ def rank_stability(
         methods: the number of each row's method.
         questions: the number of each row's question; only those that every method has count.
         draws: how many weight sets.
-        seed: of all draws.
 
     Weights are uniform over all that add up to 1 (Dirichlet with all parameters 1). Each draw takes as many questions as
     there are, with replacement, the same ones for all methods: weights alone would claim more than the questions can say.
@@ -60,7 +57,7 @@ def rank_stability(
     starts = np.searchsorted(methods[kept], names)
     sizes = np.diff([*starts, len(kept)])
     codes, groups = questions_of(len(kept), questions[kept])
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     resampled, as_they_are = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
     at_once = max(1, _VALUES_AT_ONCE // len(kept))
     for start in range(0, draws, at_once):

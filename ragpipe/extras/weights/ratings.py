@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ragpipe.datasets.fault_list import Faults, shown_value
-from ragpipe.datasets.file_formats import data_file, place, read_rows
+from ragpipe.core.sample import OUTPUT_KEY
+from ragpipe.data.faults import Faults, shown_value
+from ragpipe.data.file_formats import data_file, place, read_rows
 from ragpipe.extras.weights.rank_stability import weighted_means
-from ragpipe.schema.sample import OUTPUT_KEY
-from ragpipe.scoring.iterations.per_case_repeats import cases_of
-from ragpipe.stats.agreement_coefficients import pearson
-from ragpipe.stats.jackknife import Kept, jackknife_error, questions_of
-from ragpipe.stats.student_t import t_quantile
-from ragpipe.store.run.run_tables import numbers_of, open_parquet_file, reading_table
+from ragpipe.score.iterations import cases_of
+from ragpipe.stats.agreement import Kept, jackknife_error, pearson, questions_of
+from ragpipe.stats.intervals import t_quantile
+from ragpipe.store.run_tables import numbers_of, open_parquet_file, reading_table
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ UNREADABLE_RATINGS = "the ratings cannot be used; nothing was written"
 
 
 def weights_from_ratings(
-    cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, seed: int, level: float
+    cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, level: float
 ) -> dict[str, Any]:
     """Weights fitted to the ratings, and whether they are advised.
 
@@ -37,7 +36,6 @@ def weights_from_ratings(
         cases: the scores of the cases.
         ratings: people's ratings, one per case; NaN where a case has none.
         weights: the weights in use, by score name.
-        seed: of the folds.
         level: how sure the gain has to be.
 
     Only rated cases in which every weighted score has a value are fitted: `n_rated` are rated, `n` are fitted, `absent`
@@ -47,9 +45,7 @@ def weights_from_ratings(
     scores, is_rated = cases.matrix(names), ~np.isnan(ratings)
     fitted = is_rated & ~np.any(np.isnan(scores), axis=1)
     in_use = np.array([weights[name] for name in names])
-    fit = fit_weights(
-        scores[fitted], ratings[fitted], in_use / np.sum(in_use), cases.questions[fitted], seed=seed, level=level
-    )
+    fit = fit_weights(scores[fitted], ratings[fitted], in_use / np.sum(in_use), cases.questions[fitted], level=level)
     absent = {name: int(np.sum(is_rated & np.isnan(cases.values[name]))) for name in names}
     return {
         "n_rated": int(np.sum(is_rated)),
@@ -113,13 +109,8 @@ def _row(
     key = str(record["sample_id"]), str(method), int(repeat or 1)
     if key not in places:
         name = "/".join(map(str, key))
-        faults.add(
-            where,
-            "sample_id",
-            repr(name)[:100],
-            "a case of the run",
-            "compare it with sample_id, method and repeat of records.parquet",
-        )
+        fix = "compare it with sample_id, method and repeat of records.parquet"
+        faults.add(where, "sample_id", repr(name)[:100], "a case of the run", fix)
     return places.get(key)
 
 

@@ -11,26 +11,36 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.safe_text import code_span, markdown_table
-from ragpipe.core.validation import ConfigOrigins, NoOrigins, did_you_mean
-from ragpipe.engine.runs.finished_run import open_run
-from ragpipe.engine.task_settings import FinishedRunKeys, FinishedRunTask, task_settings
-from ragpipe.extras.weights.rank_stability import rank_stability
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean
+from ragpipe.core.version import FORMAT
+from ragpipe.extras.weights.rank_stability import DRAWS, SEED, rank_stability
 from ragpipe.extras.weights.ratings import CaseScores, read_case_scores, read_ratings, weights_from_ratings
-from ragpipe.reports.console import Console
-from ragpipe.reports.number_format import bracketed, decimal, percentage
-from ragpipe.schema.format_version import FORMAT
-from ragpipe.schema.score import ScoreSpec
-from ragpipe.schema.settings import Settings
-from ragpipe.scoring.composites import Weight
-from ragpipe.scoring.normalisation import interval_of
-from ragpipe.stages.combine_iterations import scored_iterations
-from ragpipe.stages.seal_run import seal_added
-from ragpipe.stats.clusters import in_all
-from ragpipe.stats.intervals import estimate_mean
-from ragpipe.store.files.atomic import json_unless_same, write_unless_same
-from ragpipe.store.run.folder_lock import FolderLock
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.report.console import Console
+from ragpipe.report.markdown import render_sections
+from ragpipe.report.model import (
+    EVERYWHERE,
+    PAGES,
+    Media,
+    Note,
+    Report,
+    RichText,
+    Section,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+)
+from ragpipe.report.styled_text import bracketed, decimal, percentage
+from ragpipe.report.terminal import print_report
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.runs.seal_run import seal_added
+from ragpipe.score.normalisation import Weight, interval_of
+from ragpipe.stats.intervals import estimate_mean, in_all
+from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.folder_lock import FolderLock
+from ragpipe.store.run_folder import RunFolder
 
 IN_USE = "in_use"
 """The name of the weights that the run was scored with."""
@@ -39,7 +49,7 @@ WeightSet = Annotated[dict[str, Weight], Field(min_length=1)]
 
 
 class WeighingSettings(Settings):
-    """Named weight sets beside the run's own, the draws of weights, and ratings by people.
+    """Named weight sets beside the run's own, and ratings by people.
 
     `ratings` is the name of a score of the run that people gave (a recorded one), or a CSV or JSONL file with the columns
     `sample_id`, `method` (where the run has several), `repeat` (default 1) and `rating`, higher is better.
@@ -53,10 +63,6 @@ class WeighingSettings(Settings):
         min_length=1,
         description="Ratings by people: a score of the run, or a CSV or JSONL file. null: no weights are fitted.",
     )
-    draws: int = Field(
-        default=10_000, ge=100, le=1_000_000, description="Weight sets drawn for the stability of the ranking."
-    )
-    seed: int = Field(default=0, ge=0, description="Seed of the draws and of the folds.")
 
     @field_validator("sets")
     @classmethod
@@ -74,15 +80,13 @@ _TITLE = "task=weights cannot weigh this run; nothing was written"
 
 
 class Keys(FinishedRunKeys):
-    weights: WeighingSettings = Field(description="Weight sets, draws and ratings.")
+    weights: WeighingSettings = Field(description="Weight sets and ratings.")
 
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[WeighingSettings]:
     """The run, and the weight sets over scores that it has. Raises ConfigError and DataError."""
     origins = origins or NoOrigins()
-    settings = task_settings(WeighingSettings, plain, origins, title=_TITLE, section=SECTION)
-    finished = open_run(plain, origins, changeable=(), task="weights", task_keys=(SECTION,))
-    task = FinishedRunTask(finished, settings)
+    task = open_finished_run(plain, origins, WeighingSettings, task="weights", title=_TITLE, section=SECTION)
     if problems := [*_unknown_scores(task, origins), *_unusable_ratings(task, origins)]:
         raise ConfigError(_TITLE, problems)
     return task
@@ -120,11 +124,12 @@ def run(task: FinishedRunTask[WeighingSettings], console: Console) -> int:
         for notice in lock.notices:
             console.warn(notice)
         document = weighing(task)
+        shown = sections(document)
         written = [folder.root / "weights.json", folder.root / "weights.md"]
         json_unless_same(written[0], document)
-        write_unless_same(written[1], weighing_markdown(document))
+        write_unless_same(written[1], render_sections(f"Weights of `{document['run_id']}`", shown))
         seal_added(folder, written)
-    _print(document, console)
+    print_report(Report("", "", "", None, (), tuple(shown)), console)
     console.say(f"weights: {written[1]}")
     return 0
 
@@ -142,14 +147,14 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     cases = read_case_scores([finished.folder.iteration(number).records for number in numbers], read)
     level = finished.config.scoring.level
     ratings = _ratings(task, cases)
-    fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, seed=settings.seed, level=level)
+    fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, level=level)
     return {
         "format": FORMAT,
         "run_id": finished.run_id,
         "iterations": numbers,
         "level": level,
         "sets": methods_by_weight_set(cases, sets, level),
-        "stability": ranks_over_weights(cases, list(in_use), draws=settings.draws, seed=settings.seed),
+        "stability": ranks_over_weights(cases, list(in_use)),
         "ratings": settings.ratings,
         "tuning": fitted,
     }
@@ -185,22 +190,7 @@ def _nothing_to_weigh(folder: RunFolder, *, is_scored: bool) -> DataError:
     return DataError(_TITLE, [Problem(str(folder.root), "run", actual, expected, fix)])
 
 
-def _print(document: Mapping[str, Any], console: Console) -> None:
-    console.folded(sensitivity_heads(document), sensitivity_rows(document), title="methods under each weight set")
-    console.say(WEIGHT_NOTE)
-    console.say(ranking_line(document))
-    if rows := stability_rows(document):
-        console.folded(STABILITY_HEADS, rows, title="ranks over all weights")
-    console.say(stability_line(document))
-    if rows := tuning_rows(document):
-        console.folded(TUNING_HEADS, rows, title="weights from ratings")
-    for line in tuning_lines(document):
-        console.say(line)
-
-
-WEIGHT_NOTE = "overall score of each method on the questions that all of them share, with its 95% interval and (rank)"
-STABILITY_HEADS = ("method", "first", "by weights alone", "mean rank")
-TUNING_HEADS = ("score", "in use", "fitted")
+_WEIGHT_NOTE = "overall score of each method on the questions that all of them share, with its 95% interval and (rank)"
 _NOTHING_TO_RANK = {
     "one_method": "the run has one method: there is nothing to rank",
     "one_score": "one score alone has a weight: all weights are the same",
@@ -214,49 +204,65 @@ _NOTHING_TO_SAY = {
 }
 
 
-def sensitivity_heads(document: Mapping[str, Any]) -> list[str]:
-    """A column per weight set."""
-    return ["method", *document["sets"]]
+def sections(document: Mapping[str, Any]) -> list[Section]:
+    """What is printed and stands in `weights.md`: the weight sets, the methods under each, the ranks over all weights, and the advice."""
+    sets, methods = document["sets"], document["stability"]["methods"]
+    in_use, fit = sets[IN_USE]["methods"], document["tuning"]
+    best = sorted(in_use, key=lambda name: in_use[name]["rank"] or len(in_use) + 1)
+    scores = dict.fromkeys(name for under in sets.values() for name in under["weights"])
+    weights = [(name, *(percentage(under["weights"].get(name)) for under in sets.values())) for name in scores]
+    under_each = [(name, *(_cell(under["methods"][name]) for under in sets.values())) for name in best]
+    ranks = [
+        (name, percentage(its["first"]), percentage(its["first_by_weights"]), decimal(its["mean_rank"], 2))
+        for name, its in sorted(methods.items(), key=lambda item: (-item[1]["first"], item[1]["mean_rank"]))
+    ]
+    fitted = (
+        [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in fit["fitted"].items()]
+        if fit
+        else []
+    )
+    names = [Verbatim(name) for name in sets]
+    return [
+        Section("sets", "Weight sets", (_table(("weight", *names), weights, shown_in=PAGES),), shown_in=PAGES),
+        Section(
+            "methods",
+            "Methods under each weight set",
+            (_table(("method", *names), under_each), Note(_WEIGHT_NOTE), Note(ranking_line(document))),
+        ),
+        Section(
+            "ranks",
+            "Ranks over all weights",
+            (*_tables(("method", "first", "by weights alone", "mean rank"), ranks), Note(stability_line(document))),
+        ),
+        Section(
+            "ratings",
+            "Weights from ratings",
+            (*_tables(("score", "in use", "fitted"), fitted), *map(Note, tuning_lines(document))),
+        ),
+    ]
 
 
-def sensitivity_rows(document: Mapping[str, Any]) -> list[list[str]]:
-    """A row per method, best first under the weights in use: overall score, interval and rank under each set."""
-    in_use = document["sets"][IN_USE]["methods"]
-    names = sorted(in_use, key=lambda name: in_use[name]["rank"] or len(in_use) + 1)
-    return [[name, *(_cell(under["methods"][name]) for under in document["sets"].values())] for name in names]
+def _table(heads: Sequence[RichText], rows: Sequence[Sequence[str]], *, shown_in: Media = EVERYWHERE) -> Table:
+    columns = tuple(TableColumn(head, is_text=not place) for place, head in enumerate(heads))
+    return Table(columns, tuple(TableRow((Verbatim(row[0]), *row[1:])) for row in rows), shown_in=shown_in)
 
 
-def weight_rows(document: Mapping[str, Any]) -> list[list[str]]:
-    """A row per score with its share in each weight set."""
-    sets = document["sets"].values()
-    names = dict.fromkeys(name for under in sets for name in under["weights"])
-    return [[name, *(percentage(under["weights"].get(name)) for under in sets)] for name in names]
+def _tables(heads: Sequence[RichText], rows: Sequence[Sequence[str]]) -> tuple[Table, ...]:
+    return (_table(heads, rows),) if rows else ()
 
 
 def ranking_line(document: Mapping[str, Any]) -> str:
     """Whether a weight set changes the ranking, in one sentence."""
-    orders = {name: _order(under["methods"]) for name, under in document["sets"].items()}
+    orders = {
+        name: sorted((method, figure["rank"]) for method, figure in under["methods"].items())
+        for name, under in document["sets"].items()
+    }
     changing = [name for name, order in orders.items() if order != orders[IN_USE]]
     if len(document["sets"]) < 2:
         return "no weight set beside the one in use: name some with weights.sets"
     if not changing:
         return "the ranking is the same under every weight set"
     return f"another ranking under {', '.join(changing)}"
-
-
-def stability_rows(document: Mapping[str, Any]) -> list[list[str]]:
-    """A row per method, most often first on top; none where there is nothing to rank."""
-    methods = document["stability"]["methods"]
-    names = sorted(methods, key=lambda name: (-methods[name]["first"], methods[name]["mean_rank"]))
-    return [
-        [
-            name,
-            percentage(methods[name]["first"]),
-            percentage(methods[name]["first_by_weights"]),
-            decimal(methods[name]["mean_rank"], 2),
-        ]
-        for name in names
-    ]
 
 
 def stability_line(document: Mapping[str, Any]) -> str:
@@ -268,12 +274,6 @@ def stability_line(document: Mapping[str, Any]) -> str:
         f"first: share of {ranking['draws']:,} random weight sets over {len(ranking['scores'])} scores in which the method is "
         f"first, each with the {ranking['questions']:,} shared questions drawn anew; by weights alone: with the questions as they are"
     )
-
-
-def tuning_rows(document: Mapping[str, Any]) -> list[list[str]]:
-    """A row per weighted score; none where nothing was fitted."""
-    fit = document["tuning"] or {"fitted": {}}
-    return [[name, percentage(fit["in_use"][name]), percentage(share)] for name, share in fit["fitted"].items()]
 
 
 def tuning_lines(document: Mapping[str, Any]) -> list[str]:
@@ -298,23 +298,6 @@ def tuning_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def weighing_markdown(document: Mapping[str, Any]) -> str:
-    """The page: the weight sets, the methods under each, the ranks over all weights, and the advice."""
-    sets = [code_span(name) for name in document["sets"]]
-    lines = [f"# Weights of {code_span(document['run_id'])}", ""]
-    lines += markdown_table(["weight", *sets], _named(weight_rows(document)))
-    lines += ["", f"## Methods under each set\n\n{WEIGHT_NOTE}.\n"]
-    lines += markdown_table(["method", *sets], _named(sensitivity_rows(document)))
-    lines += ["", f"{ranking_line(document)}.", "", "## Ranks over all weights", ""]
-    if rows := stability_rows(document):
-        lines += [*markdown_table(STABILITY_HEADS, _named(rows)), ""]
-    lines += [f"{stability_line(document)}.", "", "## Weights from ratings", ""]
-    if rows := tuning_rows(document):
-        lines += [*markdown_table(TUNING_HEADS, _named(rows)), ""]
-    lines += [f"- {line}" for line in tuning_lines(document)]
-    return "\n".join(lines) + "\n"
-
-
 def _advice(fit: Mapping[str, Any]) -> str:
     if fit["advised"]:
         words = ",".join(f"{name}:{share:.2f}" for name, share in fit["fitted"].items())
@@ -326,14 +309,6 @@ def _cell(figure: Mapping[str, Any]) -> str:
     if figure["mean"] is None:
         return "-"
     return f"{decimal(figure['mean'], 3)} {bracketed(figure['interval'])} ({figure['rank']})"
-
-
-def _order(methods: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int | None]]:
-    return sorted((name, figure["rank"]) for name, figure in methods.items())
-
-
-def _named(rows: list[list[str]]) -> list[list[str]]:
-    return [[code_span(row[0]), *row[1:]] for row in rows]
 
 
 Floats = NDArray[np.float64]
@@ -361,7 +336,7 @@ def _under(cases: CaseScores, weights: Mapping[str, float], level: float) -> dic
     for name, rows in zip(cases.method_names, by_method, strict=True):
         rows = rows & np.isin(cases.questions, shared)
         estimate = estimate_mean(overall[rows], cases.questions[rows], low=0.0, high=1.0, level=level)
-        figures[name] = {"n": estimate.n, "mean": estimate.mean, **interval_of("interval", estimate)}
+        figures[name] = {"n": estimate.n, "mean": estimate.value, **interval_of("interval", estimate)}
     means = [figure["mean"] for figure in figures.values() if figure["mean"] is not None]
     for figure in figures.values():
         mean = figure["mean"]
@@ -370,10 +345,10 @@ def _under(cases: CaseScores, weights: Mapping[str, float], level: float) -> dic
     return {"weights": shares, "questions": len(shared), "methods": figures}
 
 
-def ranks_over_weights(cases: CaseScores, names: Sequence[str], *, draws: int, seed: int) -> dict[str, Any]:
+def ranks_over_weights(cases: CaseScores, names: Sequence[str]) -> dict[str, Any]:
     """The shares of weight sets, each over questions drawn anew, in which a method is first, second ...; `reason` where
     there is nothing to rank: `one_method`, `one_score` or `no_shared_question`."""
-    about: dict[str, Any] = {"scores": list(names), "draws": draws, "seed": seed, "questions": 0, "methods": {}}
+    about: dict[str, Any] = {"scores": list(names), "draws": DRAWS, "seed": SEED, "questions": 0, "methods": {}}
     scores = cases.matrix(names)
     is_there = ~np.all(np.isnan(scores), axis=1)
     shared = in_all(
@@ -386,7 +361,7 @@ def ranks_over_weights(cases: CaseScores, names: Sequence[str], *, draws: int, s
     ):
         if holds:
             return {**about, "reason": reason}
-    ranking = rank_stability(scores, cases.methods, cases.questions, draws=draws, seed=seed)
+    ranking = rank_stability(scores, cases.methods, cases.questions)
     methods = {
         cases.method_names[number]: {
             "first": ranks[0],

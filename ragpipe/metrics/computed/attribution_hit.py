@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
-from ragpipe.metrics.shared.relevance_labels import Unit, gold_of, names_gold
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.metrics.base import Computed
+from ragpipe.metrics.shared.citations import cited_chunks, name_no_chunk
+from ragpipe.metrics.shared.ranking import RequireSnippet, Unit, gold_of, names_gold
 
 
 class AttributionHitMetric(Computed):
@@ -24,25 +23,17 @@ class AttributionHitMetric(Computed):
     labels are required support groups (`no_gold_items`).
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    reads_ids: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"labels", "citations"})
+    reads = frozenset({"contexts"})
+    reads_ids = True
+    version = 2
 
     unit: Unit = Field(
         default="document",
         description="Which labels count first where a case has both: those of documents or of chunks.",
     )
-    require_snippet: bool = Field(
-        default=False,
-        description=(
-            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
-            "Default: no."
-        ),
-    )
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
+    require_snippet: RequireSnippet = False
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         if sample.answerable is False:

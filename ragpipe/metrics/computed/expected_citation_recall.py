@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score
+from ragpipe.metrics.base import Computed
+from ragpipe.metrics.shared.citations import cited_chunks, name_no_chunk
 
 
 class ExpectedCitationRecallMetric(Computed):
@@ -20,13 +20,10 @@ class ExpectedCitationRecallMetric(Computed):
     marker `[n]` (`citations_name_no_chunk`). An answer that cites nothing is 0.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"citations"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    reads_ids: ClassVar[bool] = True
-    version: ClassVar[int] = 2
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name),)
+    needs = frozenset({"citations"})
+    reads = frozenset({"contexts"})
+    reads_ids = True
+    version = 2
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.citations

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.patterns.sentences import list_items
-from ragpipe.schema.sample import Case, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import list_items
+from ragpipe.metrics.base import Computed
 
 
 class ListCompletenessMetric(Computed):
@@ -22,7 +22,7 @@ class ListCompletenessMetric(Computed):
     answer that is no list (`no_list`). Needs an answer.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    needs = frozenset({"answer"})
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         surplus = ScoreSpec(f"{self.name}_surplus", None, None, higher_is_better=False, diagnostic=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import Field
-
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.verbatim import find_verbatim
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.metrics.base import Computed
+from ragpipe.metrics.shared.citations import QuoteWords, find_verbatim
 
 
 class MustQuoteMetric(Computed):
@@ -21,20 +19,11 @@ class MustQuoteMetric(Computed):
     retrieved (`no_quote_only_chunk_retrieved`). Needs an answer.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"answer"})
+    reads = frozenset({"contexts"})
 
-    quote_words: int = Field(
-        default=6,
-        ge=2,
-        description=(
-            "Words in a row, 2 or more, from which a passage of the answer that is also in a chunk counts as a "
-            "quote without quotation marks."
-        ),
-    )
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
+    quote_words: QuoteWords = 6
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         expects = sample.expected and sample.expected.must_quote

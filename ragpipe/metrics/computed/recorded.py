@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from ragpipe.core.sample import UNREADABLE, Case, is_unreadable, several
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.settings import Settings
 from ragpipe.metrics.base import Computed
-from ragpipe.schema.sample import UNREADABLE, Case, is_unreadable, several
-from ragpipe.schema.score import Score, ScoreSpec
-from ragpipe.schema.settings import Settings
 
 Combine = Literal["mean", "median", "majority", "min", "max"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

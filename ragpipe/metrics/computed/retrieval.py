@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.metrics.shared.rank_metrics import Floats, Ranking, from_ids, from_rows, rank_values
-from ragpipe.metrics.shared.ranked_list import NEVER, RankedList, first_ranks, ranked_list_of
-from ragpipe.metrics.shared.relevance_labels import Gold, Unit, gold_groups, gold_of, gold_of_groups, names_gold
-from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreColumns, ScoreSpec, Status
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score, ScoreColumns, ScoreSpec, Status
+from ragpipe.metrics.base import Computed, Prefix
+from ragpipe.metrics.shared.judge_metric import Weights, explain_weighted_mean
+from ragpipe.metrics.shared.ranking import (
+    NEVER,
+    Floats,
+    Gold,
+    RankedList,
+    Ranking,
+    RequireSnippet,
+    Unit,
+    first_ranks,
+    from_ids,
+    from_rows,
+    gold_groups,
+    gold_of,
+    gold_of_groups,
+    names_gold,
+    rank_values,
+    ranked_list_of,
+)
 
 Cut = Literal["hit", "recall_all", "recall", "precision", "ndcg", "map"]
 Part = Literal["hit", "recall", "precision", "mrr", "ndcg", "map"]
@@ -40,9 +55,9 @@ class RetrievalMetric(Computed):
     (`no_relevant_items`: no retrieval is right there). Nothing retrieved is 0.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    reads_ids: ClassVar[bool] = True
+    needs = frozenset({"labels"})
+    reads = frozenset({"contexts"})
+    reads_ids = True
 
     k: list[int] = Field(
         default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them."
@@ -61,13 +76,7 @@ class RetrievalMetric(Computed):
             "descending, as trec_eval sorts."
         ),
     )
-    require_snippet: bool = Field(
-        default=False,
-        description=(
-            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
-            "Default: no."
-        ),
-    )
+    require_snippet: RequireSnippet = False
     measures: list[Cut] = Field(
         default=list(CUTS), description="Measures given at each cut-off. `mrr` and `retrieval_score` are always given."
     )
@@ -76,10 +85,7 @@ class RetrievalMetric(Computed):
         default={"recall": 0.4, "precision": 0.2, "mrr": 0.2, "ndcg": 0.2},
         description="Weights of the measures inside `retrieval_score`. They are divided by their sum.",
     )
-    prefix: str = Field(
-        default="",
-        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
-    )
+    prefix: Prefix = ""
 
     @field_validator("k")
     @classmethod

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from ragpipe.metrics.base import Computed, Need
-from ragpipe.schema.sample import Case, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.metrics.base import Computed
 
 
 class ScopeMissMetric(Computed):
@@ -19,11 +18,9 @@ class ScopeMissMetric(Computed):
     empty text select all.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"labels"})
-    measures_retrieval: ClassVar[bool] = True
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, higher_is_better=False, binary=True),)
+    gives = ScoreSpec("", higher_is_better=False, binary=True)
+    needs = frozenset({"labels"})
+    measures_retrieval = True
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         return super().sample_skip_reason(sample) or (None if _paths(sample) else "no_gold_paths")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.judging.vector_replies import cosine
-from ragpipe.metrics.base import Need
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.question import Judge
+from ragpipe.judge.vectors import cosine
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
 
 
 class SemanticSimilarityMetric(ReferenceMetric):
@@ -23,20 +22,15 @@ class SemanticSimilarityMetric(ReferenceMetric):
     The signature names the embedder; judge_inputs.parquet holds the vectors.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    best_of_each: ClassVar[bool] = True
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    gives = ScoreSpec("", 0, 100)
+    version = 2
+    needs = frozenset({"reference"})
+    best_of_each = True
+    reads = frozenset({"answer"})
 
     @property
     def needs_embedder(self) -> bool:
         return True
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, 100),)
-
-    def planned_embeddings(self, case: Case) -> int:
-        return len({case.answer, *(view.reference for view in self.views(case))}) if case.answer.strip() else 0
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         similarity = details.get("cosine")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pydantic import Field
-
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.behaviour_answers import Refusal
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, OutputPart, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import Refusal
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.base import Prefix
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
 
 
 class AbstentionMetric(JudgeMetric):
@@ -28,12 +24,9 @@ class AbstentionMetric(JudgeMetric):
     names.
     """
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"detect": (Refusal,)}
+    answer_types = {"detect": (Refusal,)}
     detect: Prompt
-    prefix: str = Field(
-        default="",
-        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
-    )
+    prefix: Prefix = ""
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         made_up = ScoreSpec(f"{self.prefix}hallucination_on_unanswerable", higher_is_better=False, binary=True)
@@ -51,10 +44,6 @@ class AbstentionMetric(JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.detect, case, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.output.abstained is None:
-            yield PlannedCall(self.detect, Refusal, self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         accuracy, made_up = (spec.name for spec in self.scores())

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from ragpipe.core.errors import JudgeError
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.patterns.dont_know import DontKnowPhrases, dont_know_phrase, load_phrases
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import AnswerClass as Class
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.patterns import pattern_hashes
+from ragpipe.core.refusals import DontKnowPhrases, dont_know_phrase, load_phrases
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import AnswerClass as Class
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.base import Prefix
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
 
@@ -44,11 +41,11 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     `references: all` each value is the share of the references by which it holds. Needs a reference.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    version = 2
+    needs = frozenset({"reference"})
+    reads = frozenset({"answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"classify": (Class,)}
+    answer_types = {"classify": (Class,)}
     classify: Prompt
     patterns: Annotated[DontKnowPhrases | str, AfterValidator(_check_phrases)] = Field(
         default="dont_know.v3",
@@ -64,10 +61,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
             "opens or dominates the answer."
         ),
     )
-    prefix: str = Field(
-        default="",
-        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
-    )
+    prefix: Prefix = ""
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])
@@ -91,15 +85,6 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
     def values(self, case: Case) -> dict[str, Any]:
         values = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.prompt_values(self.classify, case, **values)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        try:
-            phrase = self.dont_know(case)
-        except JudgeError:  # too long for patterns: `measure` reports it without a call
-            return
-        if phrase is None:
-            yield PlannedCall(self.classify, Class, self.values(case))
 
     def with_whole_output(self, case: Case) -> Case | None:
         """With an answer that no phrase decides."""

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.judging.vector_replies import cosine
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.relevance_answers import AnswerRelevance, DirectRelevance, GeneratedQuestions
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import AnswerRelevance, DirectRelevance, GeneratedQuestions
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.judge.vectors import cosine
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
 
 
 class AnswerRelevanceMetric(JudgeMetric):
@@ -32,16 +29,13 @@ class AnswerRelevanceMetric(JudgeMetric):
     value is the mean cosine of their vectors with its vector; a negative cosine counts as 0. It needs an embedder.
     Where the judge writes no question (an answer that declines), `direct` is used and flagged
     `no_questions_generated`. Values of the two methods are on one scale but not comparable: a cosine of 0.6 can be a
-    good one. Source: RAGAS (arXiv 2309.15217).
+    good one, and the shipped threshold is for `direct`. Source: RAGAS (arXiv 2309.15217).
 
     An answer without a word is 0 in both and costs no call: not answering is the finding. Needs no reference.
     """
 
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
-        "direct": (AnswerRelevance, DirectRelevance),
-        "questions": (GeneratedQuestions,),
-    }
+    reads = frozenset({"answer"})
+    answer_types = {"direct": (AnswerRelevance, DirectRelevance), "questions": (GeneratedQuestions,)}
 
     direct: Prompt
     questions: Prompt | None = None
@@ -56,6 +50,9 @@ class AnswerRelevanceMetric(JudgeMetric):
         default=3, ge=1, le=10, description="Number of questions to write with `method: questions`, 1 to 10."
     )
 
+    def scores(self) -> tuple[ScoreSpec, ...]:
+        return (ScoreSpec(self.name, method=self.method),)
+
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
         return frozenset() if parameters.get("method") == "questions" else frozenset({"questions"})
@@ -66,17 +63,6 @@ class AnswerRelevanceMetric(JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.direct, case, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if without_a_word(case.answer):
-            return
-        if self.questions is not None:
-            yield PlannedCall(self.questions, GeneratedQuestions, self._question_values(self.questions, case))
-        # by questions: where none is written
-        yield PlannedCall(self.direct, self.answer_type("direct"), self.values(case))
-
-    def planned_embeddings(self, case: Case) -> int:
-        return 1 + self.n if self.needs_embedder and not without_a_word(case.answer) else 0
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         rows = details.get("questions")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pydantic import Field
-
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec, whole_grades
+from ragpipe.judge.answers import AxisGrade, TwoAxes
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.base import Prefix
 from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import without_a_word
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import AxisGrade, TwoAxes
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+from ragpipe.metrics.shared.judge_metric import answer_flags, one_line, without_a_word
 
 FAITHFULNESS = {5: "Perfect", 4: "Mostly True", 3: "Mixed", 2: "Mostly False", 1: "Completely False"}
 COMPLETENESS = {5: "Excellent Bridging", 4: "Good Explanation", 3: "Descriptive Only", 2: "Weak", 1: "Fail"}
@@ -39,16 +35,13 @@ class AnswerSynthesisMetric(ContextMetric):
     (`no_claims`), and so is one without a word.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts", "answer"})
+    version = 2
+    needs = frozenset()
+    reads = frozenset({"contexts", "answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (TwoAxes,)}
+    answer_types = {"grade": (TwoAxes,)}
     grade: Prompt
-    prefix: str = Field(
-        default="",
-        description="Text put before every score name, so that the metric can be in a run twice. Default: none.",
-    )
+    prefix: Prefix = ""
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         axes = ("answer_faithfulness", "answer_completeness")
@@ -57,10 +50,6 @@ class AnswerSynthesisMetric(ContextMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts and not without_a_word(case.answer):
-            yield PlannedCall(self.grade, TwoAxes, self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         true, complete, overall = (spec.name for spec in self.scores())

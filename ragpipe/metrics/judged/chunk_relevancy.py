@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ragpipe.core.sample import Case
 from ragpipe.metrics.shared.chunk_chain import ChunkChain
-from ragpipe.schema.sample import Case
 
 
 class ChunkRelevancyMetric(ChunkChain):

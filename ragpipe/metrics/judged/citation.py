@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.citation_parsing import NAME_NO_CHUNK, Cited, citations_of, name_no_chunk
-from ragpipe.metrics.shared.context_numbers import numbered
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_pair
-from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
-from ragpipe.patterns.languages import NOT_COVERED
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import read_refusal_async
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.citation_answers import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
-from ragpipe.schema.sample import Case, Chunk, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.languages import NOT_COVERED
+from ragpipe.core.refusals import read_refusal_async
+from ragpipe.core.sample import Case, Chunk, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import CitationVerdict, CitationVerdicts, CitedClaim, CitedClaims
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.citations import NAME_NO_CHUNK, Cited, citations_of, name_no_chunk
+from ragpipe.metrics.shared.context_metric import RefusalMetric, numbered
+from ragpipe.metrics.shared.judge_metric import (
+    JudgeMetric,
+    Weights,
+    answer_flags,
+    explain_weighted_mean,
+    gather_pair,
+    verdicts_in_batches,
+)
 
 Part = Literal["valid", "accuracy", "coverage"]
 PARTS: tuple[Part, ...] = ("valid", "accuracy", "coverage")
@@ -38,10 +38,7 @@ ChunkKey = tuple[str, int]
 class CitationQuestions(JudgeMetric):
     """The two questions to the judge: does each cited chunk support the passage that cites it, and which claims are cited?"""
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
-        "support": (CitationVerdicts,),
-        "coverage": (CitedClaims,),
-    }
+    answer_types = {"support": (CitationVerdicts,), "coverage": (CitedClaims,)}
     support: Prompt
     coverage: Prompt
     batch: int = Field(default=20, ge=1, description="Citations per judge call, 1 or more.")
@@ -59,9 +56,8 @@ class CitationQuestions(JudgeMetric):
         places = {key: place for place, key in enumerate(chunks, 1)}
         citations = [{"text": text, "source": places[_chunk_key(chunk)]} for chunk, text in pairs]
         numbers = {_chunk_key(chunk): number for number, chunk in reversed(numbered(case.contexts))}
-        parts: dict[str, Any] = {"numbers": [numbers[key] for key in chunks]}
-        parts |= {"again": True} if again else {}
-        return self.prompt_values(self.support, case, parts, sources=list(chunks.values()), citations=citations)
+        parts, sources = {"numbers": [numbers[key] for key in chunks]}, list(chunks.values())
+        return self.prompt_values(self.support, case, parts, again=again, sources=sources, citations=citations)
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
         parts = (
@@ -92,7 +88,7 @@ class CitationQuestions(JudgeMetric):
         return list(claims.values())
 
 
-class CitationMetric(CitationQuestions):
+class CitationMetric(CitationQuestions, RefusalMetric):
     """0.3 valid + 0.4 accuracy + 0.3 coverage, 0 to 1 each. `weights` changes the weighted mean without a new
     question.
 
@@ -114,9 +110,9 @@ class CitationMetric(CitationQuestions):
     citations explicitly. Needs an answer.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    version: ClassVar[int] = 2
+    needs = frozenset({"answer"})
+    reads = frozenset({"contexts"})
+    version = 2
 
     weights: Weights[Part] = Field(
         default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3},
@@ -148,16 +144,6 @@ class CitationMetric(CitationQuestions):
             "citations; zero: 0, like every answer without citations."
         ),
     )
-    patterns: Refusals = Field(
-        default="refusals.v3",
-        description=(
-            "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
-            "mapping of refusal patterns."
-        ),
-    )
-
-    def files(self) -> Mapping[str, str]:
-        return pattern_hashes([self.patterns])
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         met = ScoreSpec(f"{self.name}_coverage_met", binary=True)
@@ -176,14 +162,6 @@ class CitationMetric(CitationQuestions):
         """The skip reason where the answer cites by marks and none of them can be resolved, as for recorded citations."""
         cited = citations_of(case, markers=self.markers)
         return NAME_NO_CHUNK if cited and all(citation.unresolved for citation in cited) else None
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        cited = citations_of(case, markers=self.markers) or []
-        if cited:
-            yield PlannedCall(self.coverage, CitedClaims, self.coverage_values(case, cited))
-        if pairs := list(self.pairs(cited).values()):
-            times = -(-len(pairs) // self.batch)
-            yield PlannedCall(self.support, CitationVerdicts, self.support_values(case, pairs[: self.batch]), times)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         for part, (numerator, denominator) in SHARES.items():
@@ -244,7 +222,6 @@ class CitationMetric(CitationQuestions):
         )
 
     def _minimum(self, case: Case) -> float:
-        """The coverage that the case demands, else `min_coverage`."""
         demanded = case.sample.expected.min_citation_coverage if case.sample.expected else None
         return self.min_coverage if demanded is None else demanded
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
-from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
-from ragpipe.schema.judge_answers.relevance_answers import ChunkGrade
-from ragpipe.schema.sample import Case, Chunk, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import ChunkGrade
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.context_metric import UsefulnessMetric
+from ragpipe.metrics.shared.multi_reference import by_reference
 
 TOP = 100
 
@@ -29,8 +28,8 @@ class ContextPrecisionMetric(UsefulnessMetric):
     call. Source: RAGAS context precision.
     """
 
-    version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
+    version = 2
+    reads = frozenset({"contexts"})
     method: Literal["mean", "ranked"] = Field(
         default="mean",
         description=(
@@ -44,11 +43,6 @@ class ContextPrecisionMetric(UsefulnessMetric):
             ScoreSpec(self.name, 0, TOP),
             *(ScoreSpec(f"{self.name}_{method}", 0, TOP, diagnostic=True) for method in ("mean", "ranked")),
         )
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts:
-            yield self.planned_grades(case)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         relevant = [chunk["relevant"] for chunk in details.get("chunks", ())]

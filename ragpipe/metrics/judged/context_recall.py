@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
-from ragpipe.metrics.shared.claim_metric import ClaimMetric
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, contradicted_words, share_of_claims
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 TOP = 100
 
@@ -27,8 +25,8 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     A reference that only declines ("not in the documents") makes one statement in version 2 of the templates: that the
     documents do not say what was asked. 100 where the contexts indeed do not, 0 where they do: then the label is wrong
     or old. No passage shows what is missing, so such a statement is flagged `evidence_not_found`. In version 1, and for
-    the embedded judge where it knows the words of a refusal, the reference has no statement: 100, `no_statements`. A
-    reference such as "No.", in which the embedded judge finds no statement, is skipped (`evidence_cannot_answer`).
+    the rules judge where it knows the words of a refusal, the reference has no statement: 100, `no_statements`. A
+    reference such as "No.", in which the rules judge finds no statement, is skipped (`rules_cannot_answer`).
 
     No contexts is 0, `no_context_retrieved`, without a call and without asking whether there is a statement. Of several
     references, the one whose statements are covered best counts, be it one that declines (one without a statement only
@@ -36,22 +34,16 @@ class ContextRecallMetric(ReferenceMetric, ClaimMetric):
     RAGAS context recall.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    best_of_each: ClassVar[bool] = True
-    pools: ClassVar[bool] = True
-    last_resort: ClassVar[frozenset[str]] = frozenset({"no_statements"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, TOP),)
+    gives = ScoreSpec("", 0, TOP)
+    version = 2
+    needs = frozenset({"reference"})
+    best_of_each = True
+    pools = True
+    last_resort = frozenset({"no_statements"})
+    reads = frozenset({"contexts"})
 
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"reference": text} for text in case.references]
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        return super().planned_calls(case) if case.contexts else ()
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         share = share_of_claims(details)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_for
-from ragpipe.metrics.shared.injection_flags import one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.relevance_answers import ChunkVerdict
-from ragpipe.schema.judge_answers.relevance_answers import ContextRelevance as Grade
-from ragpipe.schema.sample import Case, Chunk, OutputPart
-from ragpipe.schema.score import Score
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score
+from ragpipe.judge.answers import ChunkVerdict
+from ragpipe.judge.answers import ContextRelevance as Grade
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, one_line, verdicts_for
 
 
 class ContextRelevanceMetric(JudgeMetric):
@@ -28,17 +24,12 @@ class ContextRelevanceMetric(JudgeMetric):
     nothing is the finding. Needs no reference.
     """
 
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade,)}
+    reads = frozenset({"contexts"})
+    answer_types = {"grade": (Grade,)}
     grade: Prompt
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        parts = {"again": True} if again else {}
-        return self.prompt_values(self.grade, case, parts, contexts=chunks, question=case.question)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts:
-            yield PlannedCall(self.grade, Grade, self.values(case, case.contexts))
+        return self.prompt_values(self.grade, case, again=again, contexts=chunks, question=case.question)
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.contexts:

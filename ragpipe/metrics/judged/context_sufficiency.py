@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.injection_flags import one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.relevance_answers import Sufficiency
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score
+from ragpipe.judge.answers import Sufficiency
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, one_line
 
 VALUES = {"sufficient": 1.0, "partial": 0.5, "insufficient": 0.0}
 
@@ -28,16 +25,12 @@ class ContextSufficiencyMetric(JudgeMetric):
     Sufficient Context (Joren et al., arXiv 2411.06037).
     """
 
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"judge": (Sufficiency,)}
+    reads = frozenset({"contexts"})
+    answer_types = {"judge": (Sufficiency,)}
     judge: Prompt
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.judge, case, contexts=case.contexts, question=case.question)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts:
-            yield PlannedCall(self.judge, Sufficiency, self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdict = details.get("verdict")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
-from ragpipe.metrics.shared.context_numbers import by_place, numbered
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
-from ragpipe.schema.sample import Case, Chunk
-from ragpipe.schema.score import Score
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import SourceUse, SourceUses
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.context_metric import UsefulnessMetric, by_place, numbered
+from ragpipe.metrics.shared.judge_metric import answer_flags, verdicts_in_batches
+from ragpipe.metrics.shared.multi_reference import by_reference
 
 
 class ContextUtilizationMetric(UsefulnessMetric):
@@ -32,27 +28,17 @@ class ContextUtilizationMetric(UsefulnessMetric):
     and changes nothing. Needs answer and contexts.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
-    shared_prompts: ClassVar[Mapping[str, str]] = {"grade": "context_precision"}
+    version = 2
+    needs = frozenset({"answer", "contexts"})
+    shared_prompts = {"grade": "context_precision"}
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
-        **UsefulnessMetric.answer_types,
-        "use": (SourceUses,),
-    }
+    answer_types = {**UsefulnessMetric.answer_types, "use": (SourceUses,)}
     use: Prompt
     batch: int = Field(default=10, ge=1, description="Chunks per judge call about their use, 1 or more.")
 
     def use_values(self, case: Case, shown: Sequence[tuple[int, Chunk]], again: bool = False) -> dict[str, Any]:
-        parts: dict[str, Any] = {"numbers": [number for number, _ in shown]}
-        parts |= {"again": True} if again else {}
-        return self.prompt_values(self.use, case, parts, contexts=[chunk for _, chunk in shown], answer=case.answer)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        yield self.planned_grades(case)
-        values = self.use_values(case, numbered(case.contexts)[: self.batch])
-        yield PlannedCall(self.use, SourceUses, values, times=-(-len(case.contexts) // self.batch))
+        parts, chunks = {"numbers": [number for number, _ in shown]}, [chunk for _, chunk in shown]
+        return self.prompt_values(self.use, case, parts, again=again, contexts=chunks, answer=case.answer)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"{details['used']} used / {details['useful']} useful chunks" if details.get("useful") else None

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import Grade05
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec, whole_grades
+from ragpipe.judge.answers import Grade05
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
 
 TOP = 5
 
@@ -28,21 +24,15 @@ class ContextualCorrectnessMetric(JudgeMetric):
     so is a 5. An answer without a word is 0 and costs no call. Needs contexts, no reference.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"contexts"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    gives = ScoreSpec("", 0, TOP, grades=whole_grades(0, TOP))
+    needs = frozenset({"contexts"})
+    reads = frozenset({"answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade05,)}
+    answer_types = {"grade": (Grade05,)}
     grade: Prompt
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not without_a_word(case.answer):
-            yield PlannedCall(self.grade, Grade05, self.values(case))
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         if why := without_a_word(case.answer):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import Grade15
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec, whole_grades
+from ragpipe.judge.answers import Grade15
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 
 class CorrectnessMetric(ReferenceMetric, JudgeMetric):
@@ -28,24 +24,17 @@ class CorrectnessMetric(ReferenceMetric, JudgeMetric):
     reference. Source: LlamaIndex's correctness evaluator.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    gives = ScoreSpec("", 1, 5, grades=whole_grades(1, 5))
+    version = 2
+    needs = frozenset({"reference"})
+    reads = frozenset({"answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade15,)}
+    answer_types = {"grade": (Grade15,)}
     grade: Prompt
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 1, 5, grades=whole_grades(1, 5)),)
 
     def values(self, case: Case) -> dict[str, Any]:
         values = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.prompt_values(self.grade, case, **values)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not without_a_word(case.answer):
-            yield PlannedCall(self.grade, Grade15, self.values(case))
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.metrics.shared.weighted_mean import Weights, explain_weighted_mean
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import FactualAccuracy, ThreeCriteria
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import FactualAccuracy, ThreeCriteria
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import (
+    JudgeMetric,
+    Weights,
+    answer_flags,
+    explain_weighted_mean,
+    one_line,
+    without_a_word,
+)
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 Part = Literal["correctness", "completeness", "consistency"]
 PARTS: tuple[Part, ...] = ("correctness", "completeness", "consistency")
@@ -38,10 +41,10 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     `references: all` each reference has its own letter. Needs a reference. Source: G-Eval (arXiv 2303.16634).
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (FactualAccuracy, ThreeCriteria)}
+    version = 2
+    needs = frozenset({"reference"})
+    reads = frozenset({"answer"})
+    answer_types = {"grade": (FactualAccuracy, ThreeCriteria)}
 
     grade: Prompt
     weights: Weights[Part] = Field(
@@ -77,11 +80,6 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     def values(self, case: Case) -> dict[str, Any]:
         values = {"question": case.question, "reference": case.reference, "answer": case.answer}
         return self.prompt_values(self.grade, case, **values)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not without_a_word(case.answer):
-            yield PlannedCall(self.grade, self.answer_type("grade"), self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "criteria" not in details:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.claim_details import claim_details, contradicted_words, share_of_claims
-from ragpipe.metrics.shared.claim_metric import ClaimMetric
+from ragpipe.core.languages import NOT_COVERED
+from ragpipe.core.sample import Case
+from ragpipe.core.score import NO_FACTUAL_CLAIMS, Score
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.claim_metric import ClaimMetric, claim_details, contradicted_words, share_of_claims
 from ragpipe.metrics.shared.context_metric import NOTHING_RETRIEVED, ContextMetric
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.patterns.languages import NOT_COVERED
-from ragpipe.schema.sample import Case
-from ragpipe.schema.score import NO_FACTUAL_CLAIMS, Score
+from ragpipe.metrics.shared.judge_metric import answer_flags
 
 
 class FaithfulnessMetric(ContextMetric, ClaimMetric):
@@ -34,13 +32,16 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
     `one` (it states nothing unsupported; the default), `zero`, or `skip` (it is in no mean). That changes no question.
     Evaluators differ in it silently: on RefChecker's labels it moves the mean by up to .03.
 
+    A share hides single inventions: at a threshold of .85 one claim of seven may be unsupported. `task=explain` counts
+    them for a case, the failure modes for a run.
+
     Nothing retrieved (`contexts: []`): the claims are listed without a verifying call, and none of N is supported: 0,
     flagged `no_context_retrieved`. `steps: combined` asks its one question, whose verdicts are ignored. An answer that
     only declines, by `patterns`, has no claim and costs no call. `without_contexts: skip` leaves such cases out
     (`no_context_retrieved`). An empty answer is skipped (`no_answer`): a system must not gain by saying nothing.
     """
 
-    version: ClassVar[int] = 2
+    version = 2
 
     without_claims: Literal["one", "skip", "zero"] = Field(
         default="one",
@@ -53,11 +54,10 @@ class FaithfulnessMetric(ContextMetric, ClaimMetric):
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         return [{"answer": case.answer}]
 
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        return super().planned_calls(case) if case.contexts or self.lists_claims(case) else ()
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
-        return share_of_claims(details)
+        share, unsupported = share_of_claims(details), details.get("total", 0) - details.get("supported", 0)
+        of_them = f", {contradicted} of them contradicted" if (contradicted := details.get("contradicted")) else ""
+        return f"{share}: {unsupported} unsupported{of_them}" if unsupported else share
 
     async def measure(self, case: Case, judge: Judge) -> Score:
         nothing = not case.contexts

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
+from ragpipe.core.patterns import Search, compile_timed, pattern_hashes
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import Tone
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
 from ragpipe.metrics.shared.format_checks import LANGUAGES, function_words, language_of, schema_fault, sizes
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line
 from ragpipe.metrics.shared.output_schemas import check_schema
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.patterns.timed_regex import Search, compile_timed
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.behaviour_answers import Tone
-from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score, ScoreSpec
 
 Unit = Literal["words", "characters", "sentences"]
 Check = dict[str, Any]
@@ -47,10 +43,11 @@ class FormatMetric(JudgeMetric):
     The details hold each check with what was found and expected. Needs an answer.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    version: ClassVar[int] = 2
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"answer"})
+    version = 2
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"tone": (Tone,)}
+    answer_types = {"tone": (Tone,)}
     tone: Prompt | None = None
     matches: dict[str, str] = Field(
         default_factory=dict,
@@ -125,7 +122,6 @@ class FormatMetric(JudgeMetric):
 
     @property
     def _has_other_checks(self) -> bool:
-        """Whether anything but the length is checked."""
         checks = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
         return any(checks)
 
@@ -139,16 +135,9 @@ class FormatMetric(JudgeMetric):
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([LANGUAGES] if self.language else [])
 
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
-
     def values(self, case: Case) -> dict[str, Any]:
         values = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
         return self.prompt_values(self.prompts()["tone"], case, **values)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if self.wanted_tone:
-            yield PlannedCall(self.prompts()["tone"], Tone, self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         held = [check for check in details.get("checks", ()) if check["held"] is not None]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.citation_parsing import marker_pattern
+from ragpipe.core.citation_marks import find_marks, has_mark, names_source
+from ragpipe.core.sample import Case, Citation
+from ragpipe.core.score import Score, ScoreSpec, whole_grades
+from ragpipe.judge.answers import Groundedness as Grade
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.citations import marker_pattern
 from ragpipe.metrics.shared.context_metric import ContextMetric
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.patterns.citation_marks import find_marks, has_mark, names_source
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import Groundedness as Grade
-from ragpipe.schema.sample import Case, Citation
-from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+from ragpipe.metrics.shared.judge_metric import answer_flags, one_line
 
 TOP = 5
 
@@ -26,16 +24,16 @@ class GroundednessMetric(ContextMetric):
     """0 to 5 by how many of the major claims the contexts support: 5 all claims, 4 all but details, 3 at least half of
     the major ones, 2 fewer, 1 none, 0 the contexts say nothing of the subject. A contradicted claim is not supported.
 
-    Versions 1 and 2 of the template have the scale in the words of its source (3 some supported and some not, 1
-    contradicts the contexts), where missing citations lower the judge's grade too. In version 3 the judge says apart
-    whether the major claims are cited; a mark of a context that does not support the claim is no citation.
+    Major are the claims that answer the question, which version 4 of the template shows. Versions 1 and 2 have the scale
+    in the words of its source. A mark of a context that does not support the claim is no citation (from version 3 on),
+    and an unsupported claim no missing one (version 4).
 
     Citations count only where the case requires them (`expected.requires_citations: true`); elsewhere the question
-    does not mention them and nothing is capped. Where they are required, an answer whose major claims carry none gets
-    at most `cap_without_citations` (null: no cap), whatever the grade, and the flag `required_citations_missing`. That
-    is so where the judge says it, and where the output has no recorded citation and the text no mark (`[1]`, `(source
-    ...)`, `word²`, a recorded marker). Where the judge says that the claims are cited, a link, a year in brackets or
-    "according to" counts as a mark too.
+    does not mention them and nothing is capped. Where they are required, a 5 needs all major claims to be cited
+    (versions 1, 2 and 4), and an answer whose major claims carry none gets at most `cap_without_citations` (null: no
+    cap), whatever the grade, and the flag `required_citations_missing`. That is so where the judge says it, and where
+    the output has no recorded citation and the text no mark (`[1]`, `(source ...)`, `word²`, a recorded marker). Where
+    the judge says that the claims are cited, a link, a year in brackets or "according to" counts as a mark too.
 
     The judge sees the recorded citations unless the text itself shows them, by `[n]` or by one of their markers. The
     value never falls when the judge's grade rises. `top_k` shows only the first k contexts (it changes the questions).
@@ -43,9 +41,10 @@ class GroundednessMetric(ContextMetric):
     declines, by `patterns`. Needs an answer.
     """
 
-    version: ClassVar[int] = 3
+    gives = ScoreSpec("", 0, TOP, grades=whole_grades(0, TOP))
+    version = 3
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (Grade,)}
+    answer_types = {"grade": (Grade,)}
     grade: Prompt
     top_k: int | None = Field(
         default=None,
@@ -64,20 +63,15 @@ class GroundednessMetric(ContextMetric):
         ),
     )
 
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, 0, TOP, grades=whole_grades(0, TOP)),)
-
     def values(self, case: Case) -> dict[str, Any]:
         parts: dict[str, Any] = {}
         if not _requires_citations(case):
             parts["cited"] = False
         elif case.output.citations and not _shows_marks(case):
             parts["citations"] = _citation_lines(case, len(case.contexts[: self.top_k]))
-        return self.prompt_values(self.grade, case, parts, contexts=case.contexts[: self.top_k], answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts:
-            yield PlannedCall(self.grade, Grade, self.values(case))
+        shown = {"question": case.question} if "question" in self.grade.roles else {}
+        values = {"contexts": case.contexts[: self.top_k], **shown, "answer": case.answer}
+        return self.prompt_values(self.grade, case, parts, **values)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if value < details.get("judge_score", value):

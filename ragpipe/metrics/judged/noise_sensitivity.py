@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
 from ragpipe.core.errors import JudgeError
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.chunk_usefulness import UsefulnessMetric
-from ragpipe.metrics.shared.claim_metric import clean_claims, likely_claims
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.multi_reference import by_reference, planned_by_reference
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.claim_answers import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins, Claims
-from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import ClaimCheck, ClaimChecks, ClaimOrigin, ClaimOrigins, Claims
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.claim_metric import clean_claims
+from ragpipe.metrics.shared.context_metric import UsefulnessMetric
+from ragpipe.metrics.shared.judge_metric import answer_flags, verdicts_in_batches
+from ragpipe.metrics.shared.multi_reference import by_reference
 
 KINDS = ("relevant", "irrelevant")
 
@@ -38,11 +35,11 @@ class NoiseSensitivityMetric(UsefulnessMetric):
     Needs answer, contexts and reference. Source: RAGChecker (arXiv 2408.08067), RAGAS.
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts", "reference"})
-    shared_prompts: ClassVar[Mapping[str, str]] = {"extract": "faithfulness", "grade": "context_precision"}
+    version = 2
+    needs = frozenset({"answer", "contexts", "reference"})
+    shared_prompts = {"extract": "faithfulness", "grade": "context_precision"}
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+    answer_types = {
         **UsefulnessMetric.answer_types,
         "extract": (Claims,),
         "check": (ClaimChecks,),
@@ -61,21 +58,10 @@ class NoiseSensitivityMetric(UsefulnessMetric):
 
     def check_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
         values = {"question": case.question, "reference": case.reference, "claims": claims}
-        return self.prompt_values(self.check, case, {"again": True} if again else {}, **values)
+        return self.prompt_values(self.check, case, again=again, **values)
 
     def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(
-            self.trace, case, {"again": True} if again else {}, contexts=case.contexts, claims=claims
-        )
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        yield PlannedCall(self.extract, Claims, self.extract_values(case))
-        claims = likely_claims(case.answer)
-        times = -(-len(claims) // self.batch)
-        yield PlannedCall(self.check, ClaimChecks, self.check_values(case, claims[: self.batch]), times)
-        yield self.planned_grades(case)
-        yield PlannedCall(self.trace, ClaimOrigins, self.trace_values(case, claims[: self.batch]), times)
+        return self.prompt_values(self.trace, case, again=again, contexts=case.contexts, claims=claims)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if not details.get("total"):

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.claim_metric import likely_claims
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, without_a_word
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.claim_answers import Nugget, NuggetSupport, NuggetSupports
-from ragpipe.schema.judge_answers.claim_answers import Nuggets as ListedNuggets
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import Nugget, NuggetSupport, NuggetSupports
+from ragpipe.judge.answers import Nuggets as ListedNuggets
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import (
+    JudgeMetric,
+    answer_flags,
+    gather_ordered,
+    verdicts_in_batches,
+    without_a_word,
+)
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 EARNED = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
 STRICT = {"support": 1.0, "partial_support": 0.0, "not_support": 0.0}
@@ -46,16 +47,13 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
     2504.15068).
     """
 
-    version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-    best_of_each: ClassVar[bool] = True
-    pools: ClassVar[bool] = True
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"answer"})
+    version = 2
+    needs = frozenset({"reference"})
+    best_of_each = True
+    pools = True
+    reads = frozenset({"answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
-        "nuggetize": (ListedNuggets,),
-        "assign": (NuggetSupports,),
-    }
+    answer_types = {"nuggetize": (ListedNuggets,), "assign": (NuggetSupports,)}
     nuggetize: Prompt
     assign: Prompt
     most: int = Field(
@@ -75,16 +73,7 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
 
     def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
         values = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
-        return self.prompt_values(self.assign, case, {"again": True} if again else {}, **values)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not without_a_word(case.answer):
-            for reference in case.references:
-                yield PlannedCall(self.nuggetize, ListedNuggets, self.nuggetize_values(case, reference))
-            likely = [claim for text in case.references for claim in likely_claims(text)][: self.most]
-            times = -(-len(likely) // self.batch)
-            yield PlannedCall(self.assign, NuggetSupports, self.assign_values(case, likely[: self.batch]), times)
+        return self.prompt_values(self.assign, case, again=again, **values)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         rows = details.get("nuggets")

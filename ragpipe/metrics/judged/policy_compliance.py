@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_for
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.patterns.pattern_input import Policies
-from ragpipe.patterns.policies import Policy, find_violations, load_policy
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.behaviour_answers import RuleVerdict, RuleVerdicts
-from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.patterns import pattern_hashes
+from ragpipe.core.policies import Policies, Policy, find_violations, load_policy
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import RuleVerdict, RuleVerdicts
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, verdicts_for
 
 BANNED = "banned_topic"
 SHIPPED = ("financial_advice.v1", "predictions.v1", "personal_data.v2")
@@ -36,7 +31,7 @@ class PolicyComplianceMetric(JudgeMetric):
     sentence by sentence and with a time limit; one that takes longer makes the case an error that names it. Only where
     no pattern matches is the judge asked, in one call, about every rule: those of the patterns, the further `policies`
     (name: rule in words), and one per banned topic of `banned_topics`. So all three decide what is asked, and whether.
-    `method: patterns` asks no judge. Use it with a judge that cannot answer such questions (judge=evidence), because
+    `method: patterns` asks no judge. Use it with a judge that cannot answer such questions (judge=rules), because
     otherwise only violations would be scored.
 
     The details hold each violation with policy, severity, evidence and detection (pattern or judge). A violation
@@ -44,9 +39,10 @@ class PolicyComplianceMetric(JudgeMetric):
     not in the answer is flagged `evidence_not_found` and changes nothing. Needs an answer; contexts play no part.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"answer"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"examine": (RuleVerdicts,)}
+    answer_types = {"examine": (RuleVerdicts,)}
     examine: Prompt | None = None
     method: Literal["both", "patterns"] = Field(
         default="both", description="both: the judge is asked where no pattern matches. patterns: no judge is asked."
@@ -97,19 +93,9 @@ class PolicyComplianceMetric(JudgeMetric):
         topics = [(BANNED, f"Banned topic: the answer does not discuss {topic}.") for topic in self.banned_topics]
         return [*written, *self.policies.items(), *topics]
 
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
-
     def values(self, case: Case, rules: Sequence[str], again: bool = False) -> dict[str, Any]:
-        prompt = self.prompts()["examine"]
-        parts = {"again": True} if again else {}
-        return self.prompt_values(prompt, case, parts, rules=rules, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if self.method == "both":
-            yield PlannedCall(
-                self.prompts()["examine"], RuleVerdicts, self.values(case, [rule for _, rule in self.rules()])
-            )
+        values = {"rules": rules, "question": case.question, "answer": case.answer}
+        return self.prompt_values(self.prompts()["examine"], case, again=again, **values)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
@@ -147,7 +133,6 @@ class PolicyComplianceMetric(JudgeMetric):
         ]
 
     def _severity(self, name: str, verdict: RuleVerdict) -> str:
-        """The judge's severity, else that of the policy, else high."""
         if verdict.severity != "none":
             return verdict.severity
         return next((policy.severity for policy in self.library if policy.policy == name), "high")

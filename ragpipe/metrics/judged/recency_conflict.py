@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import Field
-
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.anchor_match import matches_anchor
-from ragpipe.metrics.shared.citation_parsing import cited_chunks, name_no_chunk
-from ragpipe.metrics.shared.context_numbers import context_numbers
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.behaviour_answers import Acknowledgement
-from ragpipe.schema.sample import Case, Chunk, Citation, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Chunk, Citation, OutputPart, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import Acknowledgement
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.citations import cited_chunks, name_no_chunk
+from ragpipe.metrics.shared.context_metric import context_numbers
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, without_a_word
+from ragpipe.metrics.shared.ranking import RequireSnippet, matches_anchor
 
 ACKNOWLEDGE = "acknowledge_both"
 
@@ -36,23 +31,15 @@ class RecencyConflictMetric(JudgeMetric):
     roles of the rule.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"labels", "citations"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    reads_ids: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"labels", "citations"})
+    reads = frozenset({"contexts"})
+    reads_ids = True
+    version = 2
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"acknowledge": (Acknowledgement,)}
+    answer_types = {"acknowledge": (Acknowledgement,)}
     acknowledge: Prompt
-    require_snippet: bool = Field(
-        default=False,
-        description=(
-            "Whether a chunk must contain one of an anchor's snippets to match it, where the anchor has any. "
-            "Default: no."
-        ),
-    )
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
+    require_snippet: RequireSnippet = False
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         rule = sample.recency_conflict_rule
@@ -88,11 +75,6 @@ class RecencyConflictMetric(JudgeMetric):
         numbers = {(c.rank, c.id): n for c, n in zip(case.contexts, context_numbers(case.contexts), strict=True)}
         parts = {"numbers": [numbers[chunk.rank, chunk.id] for chunk in (*cited["newer"], *cited["older"])]}
         return self.prompt_values(self.acknowledge, case, parts, question=case.question, answer=case.answer, **chunks)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        cited = self.cited(case)
-        if case.sample.recency_conflict_rule == ACKNOWLEDGE and len(cited) == 2 and not without_a_word(case.answer):
-            yield PlannedCall(self.acknowledge, Acknowledgement, self.values(case, cited))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         line = f"rule {details['rule']}; cited: {', '.join(details['cited_roles']) or 'neither'}"

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, without_a_word
-from ragpipe.patterns.languages import NOT_COVERED
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import RefusalReading, load_refusals, read_refusal_async
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.behaviour_answers import Refusal
-from ragpipe.schema.sample import Case, OutputPart, Sample
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.languages import NOT_COVERED
+from ragpipe.core.refusals import RefusalReading, load_refusals, read_refusal_async
+from ragpipe.core.sample import Case, OutputPart, Sample
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import Refusal
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.context_metric import RefusalMetric
+from ragpipe.metrics.shared.judge_metric import answer_flags, without_a_word
 
 
-class RejectionCalibrationMetric(JudgeMetric):
+class RejectionCalibrationMetric(RefusalMetric):
     """1 when the answer declines exactly where `expected.behavior` is reject, else 0.
 
     `detector: patterns` reads the whole answer by `patterns` (a file of conf/patterns or patterns written out) and
@@ -40,28 +36,18 @@ class RejectionCalibrationMetric(JudgeMetric):
     `expected.behavior`.
     """
 
-    folder: ClassVar[str] = "abstention"
+    folder = "abstention"
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"detect": (Refusal,)}
+    answer_types = {"detect": (Refusal,)}
     detect: Prompt | None = None
     detector: Literal["patterns", "judge"] = Field(
         default="patterns",
         description="How a refusal is recognised. patterns: rules, free, for English and 14 more languages; judge: one small call per case.",
     )
-    patterns: Refusals = Field(
-        default="refusals.v3",
-        description=(
-            "Rules that recognise an answer that only declines: the name of a file in conf/patterns, or a whole "
-            "mapping of refusal patterns."
-        ),
-    )
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
         return frozenset(() if parameters.get("detector") == "judge" else ("detect",))
-
-    def files(self) -> Mapping[str, str]:
-        return pattern_hashes([self.patterns])
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, binary=True), ScoreSpec(f"{self.name}_reason", binary=True, diagnostic=True))
@@ -75,10 +61,6 @@ class RejectionCalibrationMetric(JudgeMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         return self.prompt_values(self.prompts()["detect"], case, question=case.question, answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if self.detector == "judge" and not case.output.abstained and not without_a_word(case.answer):
-            yield PlannedCall(self.prompts()["detect"], Refusal, self.values(case))
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "actual" not in details:

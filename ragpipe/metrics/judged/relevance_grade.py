@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.relevance_answers import PassageGrade, PassageGrades
-from ragpipe.schema.sample import Case, Chunk, OutputPart
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import PassageGrade, PassageGrades
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, verdicts_in_batches
 
 TOP = 3
 
@@ -30,8 +27,8 @@ class RelevanceGradeMetric(JudgeMetric):
     `no_context_retrieved`, without a call. Needs no reference. Source: UMBRELA (arXiv 2406.06519).
     """
 
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"grade": (PassageGrades,)}
+    reads = frozenset({"contexts"})
+    answer_types = {"grade": (PassageGrades,)}
     grade: Prompt
     batch: int = Field(default=10, ge=1, description="Passages per judge call, 1 or more.")
     relevant_from: int = Field(
@@ -47,14 +44,7 @@ class RelevanceGradeMetric(JudgeMetric):
         return (ScoreSpec(self.name, 0, TOP), ScoreSpec(f"{self.name}_share"))
 
     def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(
-            self.grade, case, {"again": True} if again else {}, contexts=chunks, question=case.question
-        )
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if case.contexts:
-            times = -(-len(case.contexts) // self.batch)
-            yield PlannedCall(self.grade, PassageGrades, self.values(case, case.contexts[: self.batch]), times)
+        return self.prompt_values(self.grade, case, again=again, contexts=chunks, question=case.question)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         grades = [row["grade"] for row in details.get("chunks", ())]

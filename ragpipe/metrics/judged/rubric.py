@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference, planned_by_reference
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.grade_answers import RubricGrade, rubric_grade
-from ragpipe.schema.sample import Case
-from ragpipe.schema.score import Score, ScoreSpec, whole_grades
+from ragpipe.core.sample import Case
+from ragpipe.core.score import Score, ScoreSpec, whole_grades
+from ragpipe.judge.answers import RubricGrade, rubric_grade
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.base import Need
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 CasePart = Literal["answer", "contexts", "reference"]
 CLARITY = (
@@ -43,7 +41,7 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
     several rubrics under different names.
     """
 
-    version: ClassVar[int] = 2
+    version = 2
 
     grade: Prompt
     criteria: str = Field(min_length=1, description="What is graded, in words. The judge sees it as it is written.")
@@ -114,10 +112,6 @@ class RubricMetric(ReferenceMetric, JudgeMetric):
         case_parts = {"answer": case.answer, "contexts": case.contexts, "reference": case.reference}
         parts |= {name: case_parts[name] for name in self.shows}
         return self.prompt_values(self.grade, case, parts, question=case.question, criteria=self.criteria)
-
-    @planned_by_reference
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        yield PlannedCall(self.grade, self.answer_type("grade"), self.values(case))
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Need, PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.citation_parsing import Cited, citations_of
-from ragpipe.metrics.shared.context_numbers import by_place, numbered
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.metrics.shared.verbatim import VerbatimMatch, WordRuns, find_verbatim
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.citation_answers import SourceUse, SourceUses
-from ragpipe.schema.sample import Case, Chunk
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.text import normalise, occurs
+from ragpipe.judge.answers import SourceUse, SourceUses
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.citations import Cited, QuoteWords, VerbatimMatch, WordRuns, citations_of, find_verbatim
+from ragpipe.metrics.shared.context_metric import by_place, numbered
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line, verdicts_in_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +52,12 @@ class SourcePolicyMetric(JudgeMetric):
     not), `evidence_not_found` (the judge's evidence is not in the answer). Needs answer and contexts.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer", "contexts"})
+    gives = ScoreSpec("", binary=True)
+    needs = frozenset({"answer", "contexts"})
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"use": (SourceUses,)}
+    answer_types = {"use": (SourceUses,)}
     use: Prompt
-    quote_words: int = Field(
-        default=6,
-        ge=2,
-        description=(
-            "Words in a row, 2 or more, from which a passage of the answer that is also in a chunk counts as a "
-            "quote without quotation marks."
-        ),
-    )
+    quote_words: QuoteWords = 6
     show_free: bool = Field(
         default=True,
         description=(
@@ -84,9 +73,6 @@ class SourcePolicyMetric(JudgeMetric):
         ),
     )
     batch: int = Field(default=10, ge=1, description="Restricted chunks per judge call, 1 or more.")
-
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
 
     def skip_reason(self, case: Case) -> str | None:
         why = super().skip_reason(case)
@@ -107,17 +93,11 @@ class SourcePolicyMetric(JudgeMetric):
 
     def values(self, case: Case, items: Sequence[RestrictedChunk], again: bool = False) -> dict[str, Any]:
         parts: dict[str, Any] = {"numbers": [item.number for item in items]}
-        parts |= {"again": True} if again else {}
         if self.show_free:
             free = [(number, chunk) for number, chunk in numbered(case.contexts) if chunk.policy == "summarize"]
             parts |= {"free": [chunk for _, chunk in free], "free_numbers": [number for number, _ in free]}
-        return self.prompt_values(self.use, case, parts, sources=[item.chunk for item in items], answer=case.answer)
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        undecided = [item for item in self.restricted(case) if item.use is None]
-        if undecided:
-            times = -(-len(undecided) // self.batch)
-            yield PlannedCall(self.use, SourceUses, self.values(case, undecided[: self.batch]), times)
+        sources = [item.chunk for item in items]
+        return self.prompt_values(self.use, case, parts, again=again, sources=sources, answer=case.answer)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"

@@ -5,22 +5,19 @@ Source: the faithfulness and relevancy evaluators of LlamaIndex, whose summary i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
 from ragpipe.core.errors import JudgeError
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.context_metric import NO_CLAIMS, ContextMetric
-from ragpipe.metrics.shared.context_numbers import numbered
-from ragpipe.metrics.shared.injection_flags import answer_flags, one_line
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.grade_answers import YesNo
-from ragpipe.schema.sample import Case, Chunk
-from ragpipe.schema.score import Score, ScoreSpec
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.answers import YesNo
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.context_metric import NO_CLAIMS, ContextMetric, numbered
+from ragpipe.metrics.shared.judge_metric import answer_flags, one_line
 
 
 class ChunkChain(ContextMetric):
@@ -33,9 +30,10 @@ class ChunkChain(ContextMetric):
     without the fact would support it, and the chain ends at the first YES.
     """
 
-    version: ClassVar[int] = 3
+    gives = ScoreSpec("", binary=True)
+    version = 3
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {"first": (YesNo,), "refine": (YesNo,)}
+    answer_types = {"first": (YesNo,), "refine": (YesNo,)}
     first: Prompt
     refine: Prompt
     exhaustive: bool = Field(
@@ -45,24 +43,9 @@ class ChunkChain(ContextMetric):
         ),
     )
 
-    def scores(self) -> tuple[ScoreSpec, ...]:
-        return (ScoreSpec(self.name, binary=True),)
-
     def case_values(self, case: Case) -> dict[str, Any]:
         """The values of the questions besides the chunk."""
         raise NotImplementedError
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        if not case.contexts or self.only_declines(case):
-            return
-        head, *tail = numbered(case.contexts)
-        yield PlannedCall(self.first, YesNo, self._values(self.first, case, head))
-        if tail:
-            values = self._values(self.refine, case, tail[0], existing="NO")
-            yield PlannedCall(self.refine, YesNo, values, times=len(tail))
-
-    def planned_rounds(self, calls: Sequence[PlannedCall]) -> int:
-        return sum(call.times for call in calls)
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdicts = [f"rank {verdict['rank']} {verdict['verdict']}" for verdict in details.get("verdicts", ())]
@@ -89,7 +72,6 @@ class ChunkChain(ContextMetric):
         return Score(float(existing == "YES"), reason=one_line(deciding) or existing, details=details)
 
     async def _ask(self, case: Case, shown: tuple[int, Chunk], existing: str, judge: Judge) -> YesNo:
-        """The first question, or with an existing answer the refining one."""
         if existing:
             return await judge(self.refine, YesNo, **self._values(self.refine, case, shown, existing=existing))
         return await judge(self.first, YesNo, **self._values(self.first, case, shown))

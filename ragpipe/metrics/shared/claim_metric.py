@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import PlannedCall
-from ragpipe.metrics.shared.batched_verdicts import verdicts_in_batches
-from ragpipe.metrics.shared.claim_details import JudgedClaim, judged_claim
-from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.answer_type import Answer
-from ragpipe.schema.judge_answers.claim_answers import (
+from ragpipe.core.sample import Case, QuotableChunks
+from ragpipe.judge.answers import (
+    CheckedClaim,
     CheckedClaims,
     Claims,
+    QuotedClaim,
     QuotedClaims,
     QuotedVerdict,
     QuotedVerdicts,
+    Support,
     Verdict,
     Verdicts,
 )
-from ragpipe.schema.sample import Case
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, gather_ordered, verdicts_in_batches
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
@@ -36,7 +35,7 @@ class ClaimMetric(JudgeMetric):
     contexts while it lists claims may lean towards them. Only the prompts of the chosen steps are loaded.
     """
 
-    answer_types: ClassVar[Mapping[str, tuple[type[Answer], ...]]] = {
+    answer_types = {
         "extract": (Claims,),
         "verify": (Verdicts, QuotedVerdicts),
         "combined": (CheckedClaims, QuotedClaims),
@@ -61,22 +60,6 @@ class ClaimMetric(JudgeMetric):
     def texts_of(self, case: Case) -> list[dict[str, str]]:
         """The texts to split into claims, each under its name in the templates. Their claims are checked together."""
         raise NotImplementedError
-
-    def planned_calls(self, case: Case) -> Iterable[PlannedCall]:
-        prompts, texts = self.prompts(), self.texts_of(case)
-        if self.steps == "combined":
-            for text in texts:
-                values = self._combined_values(prompts["combined"], case, text)
-                yield PlannedCall(prompts["combined"], self.answer_type("combined"), values)
-            return
-        extract, verify = prompts["extract"], prompts["verify"]
-        for text in texts:
-            yield PlannedCall(extract, Claims, self._extract_values(extract, case, text))
-        if not case.contexts:
-            return
-        claims = [claim for text in texts for claim in likely_claims(*text.values())]
-        values = self.prompt_values(verify, case, contexts=case.contexts, claims=claims[: self.batch])
-        yield PlannedCall(verify, self.answer_type("verify"), values, times=math.ceil(len(claims) / self.batch))
 
     async def checked_claims(self, case: Case, judge: Judge) -> list[JudgedClaim]:
         """The claims of the texts in order, each once, with their verdicts. Empty when the texts make no claim.
@@ -105,8 +88,7 @@ class ClaimMetric(JudgeMetric):
         prompt, answer = self.prompts()["verify"], self.answer_type("verify")
 
         async def ask(part: list[str], again: bool) -> list[Verdict | QuotedVerdict]:
-            parts = {"again": True} if again else {}
-            values = self.prompt_values(prompt, case, parts, contexts=case.contexts, claims=part)
+            values = self.prompt_values(prompt, case, again=again, contexts=case.contexts, claims=part)
             reply: Any = await judge(prompt, answer, **values)
             verdicts: list[Verdict | QuotedVerdict] = reply.verdicts
             return verdicts
@@ -119,14 +101,6 @@ class ClaimMetric(JudgeMetric):
 
     def _combined_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
         return self.prompt_values(prompt, case, contexts=case.contexts, question=case.question, **text)
-
-
-def likely_claims(text: str) -> list[str]:
-    """Texts like the claims of a text, for the plan: the real ones are known after the first reply.
-
-    Judges find about two claims per sentence in long answers.
-    """
-    return [part for part in _SENTENCE.split(text) if any(c.isalpha() for c in part)] * 2 or [text]
 
 
 def clean_claims(claims: Iterable[str]) -> list[str]:
@@ -154,3 +128,87 @@ def _unsupported(claims: Iterable[str]) -> list[JudgedClaim]:
 
 def _has_a_word(text: str) -> bool:
     return any(c.isalnum() for c in text)
+
+
+EVIDENCE_NOT_FOUND = "evidence_not_found"
+CONTRADICTION_NOT_FOUND = "contradiction_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedClaim:
+    """A claim and what the judge says of it. `verdict` is None where the judge was not asked to tell a contradicted claim
+    from one on which the contexts are silent."""
+
+    claim: str
+    supported: bool
+    evidence: tuple[str, ...] = ()
+    reason: str = ""
+    verdict: Support | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """True where the judge says so; a judge that was not asked never does."""
+        return self.verdict == "contradicted"
+
+
+def judged_claim(text: str, verdict: Verdict | CheckedClaim | QuotedVerdict | QuotedClaim) -> JudgedClaim:
+    """A claim with its verdict, whichever form of reply it is from. A quote that is given twice is one."""
+    if isinstance(verdict, QuotedVerdict | QuotedClaim):
+        supported, quotes, support = verdict.verdict == "supported", verdict.evidence, verdict.verdict
+    else:
+        supported, quotes, support = verdict.supported, [verdict.evidence], None
+    evidence = tuple(dict.fromkeys(quote for quote in quotes if quote.strip()))
+    return JudgedClaim(text, supported, evidence, verdict.reason, support)
+
+
+def claim_details(claims: Sequence[JudgedClaim], case: Case, flags: list[str]) -> dict[str, Any]:
+    """The claims with their verdicts and quotes, and their counts.
+
+    Each quote has its `places` (`QuotableChunks.places`); one that occurs in no context has none.
+
+    A supported claim none of whose quotes occurs is counted and flagged `evidence_not_found`; it stays supported. A
+    contradicted claim is counted and flagged `contradiction_not_found` in the same way, and stays contradicted. Verdict and
+    counts of contradicted claims are there only where the judge told them from the others.
+    """
+    contexts = QuotableChunks(case.contexts)
+    rows = [_row(claim, contexts) for claim in claims]
+    not_shown = [claim for claim, row in zip(claims, rows, strict=True) if row.get("evidence_found") is False]
+    missing = {EVIDENCE_NOT_FOUND: sum(claim.supported for claim in not_shown)}
+    contradicted = {}
+    if any(claim.verdict for claim in claims):
+        contradicted = {"contradicted": sum(claim.contradicted for claim in claims)}
+        missing[CONTRADICTION_NOT_FOUND] = sum(claim.contradicted for claim in not_shown)
+    return {
+        "claims": rows,
+        "total": len(rows),
+        "supported": sum(claim.supported for claim in claims),
+        **contradicted,
+        "unsupported_claims": [claim.claim for claim in claims if not claim.supported],
+        **missing,
+        "flags": flags + [flag for flag, count in missing.items() if count],
+    }
+
+
+def share_of_claims(details: Mapping[str, Any]) -> str | None:
+    """How a share of claims came about, from `claim_details`; None where there was no claim."""
+    return f"{details['supported']} supported / {details['total']} claims" if details.get("total") else None
+
+
+def contradicted_words(details: Mapping[str, Any]) -> str:
+    """`, 1 contradicted`, to be put behind a count of supported claims; empty where none is."""
+    return f", {details['contradicted']} contradicted" if details.get("contradicted") else ""
+
+
+def _row(claim: JudgedClaim, contexts: QuotableChunks) -> dict[str, Any]:
+    evidence = [{"quote": quote, "places": contexts.places(quote)} for quote in claim.evidence]
+    row: dict[str, Any] = {
+        "claim": claim.claim,
+        "evidence": evidence,
+        "reason": claim.reason,
+        "supported": claim.supported,
+    }
+    if claim.verdict:
+        row["verdict"] = claim.verdict
+    if claim.supported or claim.contradicted:
+        row["evidence_found"] = any(quote["places"] for quote in evidence)
+    return row

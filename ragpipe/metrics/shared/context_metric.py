@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.core.errors import JudgeError
-from ragpipe.metrics.base import Need
-from ragpipe.metrics.shared.injection_flags import answer_flags
-from ragpipe.metrics.shared.judge_metric import JudgeMetric
-from ragpipe.patterns.languages import NOT_COVERED
-from ragpipe.patterns.pattern_files import pattern_hashes
-from ragpipe.patterns.pattern_input import Refusals
-from ragpipe.patterns.refusals import load_refusals, read_refusal, read_refusal_async
-from ragpipe.schema.sample import Case, OutputPart
-from ragpipe.schema.score import Score
+from ragpipe.core.languages import NOT_COVERED
+from ragpipe.core.patterns import pattern_hashes
+from ragpipe.core.policies import Refusals
+from ragpipe.core.refusals import read_refusal_async
+from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.score import Score
+from ragpipe.judge.answers import ChunkGrade, ChunkGrades, SourceUse
+from ragpipe.judge.prompt import Prompt
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, verdicts_for
+from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 
 NOTHING_RETRIEVED = "no_context_retrieved"
 NO_CLAIMS = "no_claims"
 
 
-class ContextMetric(JudgeMetric):
-    """Where nothing was retrieved, nothing supports what the answer states: the value is the lowest
-    (`without_contexts: zero`), or the case is skipped (`skip`). An answer that only declines, by `patterns`, states
-    nothing and so has no claims.
-    """
+class RefusalMetric(JudgeMetric):
+    """A metric that recognises an answer that only declines, by `patterns`."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"answer"})
-    reads: ClassVar[frozenset[OutputPart]] = frozenset({"contexts"})
-
-    without_contexts: Literal["zero", "skip"] = Field(
-        default="zero",
-        description=(
-            "Score of an answer for which nothing was retrieved. zero: the lowest value; skip: left out of the mean."
-        ),
-    )
     patterns: Refusals = Field(
         default="refusals.v3",
         description=(
@@ -47,6 +36,23 @@ class ContextMetric(JudgeMetric):
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([self.patterns])
+
+
+class ContextMetric(RefusalMetric):
+    """Where nothing was retrieved, nothing supports what the answer states: the value is the lowest
+    (`without_contexts: zero`), or the case is skipped (`skip`). An answer that only declines, by `patterns`, states
+    nothing and so has no claims.
+    """
+
+    needs = frozenset({"answer"})
+    reads = frozenset({"contexts"})
+
+    without_contexts: Literal["zero", "skip"] = Field(
+        default="zero",
+        description=(
+            "Score of an answer for which nothing was retrieved. zero: the lowest value; skip: left out of the mean."
+        ),
+    )
 
     def skip_reason(self, case: Case) -> str | None:
         nothing = self.without_contexts == "skip" and not case.contexts
@@ -66,17 +72,51 @@ class ContextMetric(JudgeMetric):
         flags = [*answer_flags(case.answer), NOTHING_RETRIEVED]
         return Score(0.0, reason=NOTHING_RETRIEVED, details={"flags": flags})
 
-    def only_declines(self, case: Case) -> bool:
-        """For the plan: whether the answer is nothing but a refusal."""
-        try:
-            return read_refusal(case.answer, load_refusals(self.patterns)).refused
-        except JudgeError:  # too long for patterns: `measure` reports it without a call
-            return True
 
-    def lists_claims(self, case: Case) -> bool:
-        """For the plan: whether the judge lists the claims of an answer without retrieved contexts."""
-        try:
-            reading = read_refusal(case.answer, load_refusals(self.patterns))
-            return reading.covered and not reading.refused
-        except JudgeError:  # too long for patterns: `measure` reports it without a call
-            return False
+def context_numbers(contexts: Sequence[Chunk]) -> list[int]:
+    """The number of each context: its rank, as in `citations_of`; its place, from 1, where two have the same rank.
+
+    A judge that sees context 3 alone as [1] takes the answer's mark [3] for a wrong citation.
+    """
+    ranks = [chunk.rank for chunk in contexts]
+    return ranks if len(set(ranks)) == len(ranks) else list(range(1, len(ranks) + 1))
+
+
+def numbered(contexts: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
+    """The contexts with their numbers, in order."""
+    return list(zip(context_numbers(contexts), contexts, strict=True))
+
+
+def by_place(uses: Sequence[SourceUse], numbers: Sequence[int] | None) -> list[SourceUse]:
+    """The findings with the place of their context in the question, from 1, as `index`.
+
+    `numbers` are those that the question shows; None where its template shows none: its findings name places already.
+    A number that the question does not show becomes 0, which is no place.
+    """
+    if numbers is None:
+        return list(uses)
+    places = {number: place for place, number in enumerate(numbers, 1)}
+    return [use.model_copy(update={"index": places.get(use.index, 0)}) for use in uses]
+
+
+class UsefulnessMetric(ReferenceMetric, JudgeMetric):
+    """One call over all chunks gives each a verdict, useful or not, and a relevance from 0 to 100.
+
+    The judge sees the reference answer where the case has one, as in `context_precision`, whose template this is:
+    with the same version and examples the question is the same and is asked once for all metrics that ask it.
+    """
+
+    answer_types = {"grade": (ChunkGrades,)}
+    grade: Prompt
+
+    def grade_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
+        parts = {"reference": case.reference} if case.reference else {}
+        return self.prompt_values(self.grade, case, parts, again=again, contexts=chunks, question=case.question)
+
+    async def grades(self, case: Case, judge: Judge) -> list[ChunkGrade]:
+        """One grade for each chunk, in order."""
+
+        async def ask(chunks: list[Chunk], again: bool) -> list[ChunkGrade]:
+            return (await judge(self.grade, ChunkGrades, **self.grade_values(case, chunks, again))).verdicts
+
+        return await verdicts_for(case.contexts, ask) if case.contexts else []

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from ragpipe.core import strict_json
+from ragpipe.core.patterns import Search, read_patterns
+from ragpipe.core.text import sentences
 from ragpipe.metrics.shared.output_schemas import validator
-from ragpipe.patterns.pattern_files import read_patterns
-from ragpipe.patterns.sentences import sentences
-from ragpipe.patterns.timed_regex import Search
 
 LANGUAGES = "languages.v1"
 LEAST_WORDS = 12  # in fewer words, the function words that an answer happens to contain say little

@@ -1,14 +1,14 @@
 """Several reference answers: which of them count, and how the values measured by each become one.
 
-A metric that reads `case.reference` derives from `ReferenceMetric` and marks `measure` with `@by_reference` and `planned_calls` with
-`@planned_by_reference`. Both then see the case as often as it is measured, each time with the reference (or the one text of
-all of them) to measure by. A case with one reference is seen once and as it is.
+A metric that reads `case.reference` derives from `ReferenceMetric` and marks `measure` with `@by_reference`. It then sees the case as
+often as it is measured, each time with the reference (or the one text of all of them) to measure by. A case with one reference is
+seen once and as it is.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, ClassVar, TypeVar
@@ -16,11 +16,11 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field
 
 from ragpipe.core.errors import Skipped
-from ragpipe.judging.any_judge import Judge
-from ragpipe.metrics.base import Metric, PlannedCall
+from ragpipe.core.sample import AnyReference, Case, ReferenceRule
+from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.judge.question import Judge
+from ragpipe.metrics.base import Metric
 from ragpipe.metrics.shared.judge_metric import gather_ordered
-from ragpipe.schema.sample import AnyReference, Case, ReferenceRule
-from ragpipe.schema.score import Score, ScoreSpec
 
 M = TypeVar("M", bound="ReferenceMetric")
 Scores = Score | Sequence[Score]
@@ -109,19 +109,6 @@ def by_reference(measure: Callable[[M, Case, Judge], Awaitable[Scores]]) -> Call
     return measure_by_reference
 
 
-def planned_by_reference(
-    plan: Callable[[M, Case], Iterable[PlannedCall]],
-) -> Callable[[M, Case], Iterator[PlannedCall]]:
-    """Decorator of `planned_calls`: the calls of each view of a case."""
-
-    @functools.wraps(plan)
-    def plan_by_reference(self: M, case: Case) -> Iterator[PlannedCall]:
-        for view in self.views(case):
-            yield from plan(self, view)
-
-    return plan_by_reference
-
-
 def mean_of_references(details: Mapping[str, Any]) -> str | None:
     """How a mean over references follows from the details, for `task=explain`; None for other values."""
     rows = details.get("references")
@@ -160,7 +147,6 @@ def _best(metric: ReferenceMetric, rows: Sequence[Sequence[Score]]) -> list[Scor
 
 
 def _columns(rows: Sequence[Sequence[Score]]) -> list[list[Row]]:
-    """For each score the values by all references."""
     return [[_row(number, score) for number, score in enumerate(scores, 1)] for scores in zip(*rows, strict=True)]
 
 

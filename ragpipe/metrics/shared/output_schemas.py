@@ -8,7 +8,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from ragpipe.patterns.timed_regex import Search, compile_timed
+from ragpipe.core.patterns import Search, compile_timed
 
 FORMATS = ("date", "date-time", "email", "ipv4", "ipv6", "regex", "uuid")
 """The formats that are checked. All others are refused: which ones the package can check depends on what else is installed."""

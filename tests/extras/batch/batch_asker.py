@@ -5,8 +5,6 @@ are calls of a function: of the batch folder (`write` is every atomic write of i
 `create`, `status`, `results`). Prints the texts of all replies as JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json
@@ -21,8 +19,8 @@ from ragpipe.extras.batch import folder as batch_folder
 from ragpipe.extras.batch import transport as batch_transport
 from ragpipe.extras.batch.api import AnthropicBatches, OpenAIBatches
 from ragpipe.extras.batch.settings import BatchSettings
-from ragpipe.judging.session import JudgeSession
-from ragpipe.store.calls.call_store import CallStore
+from ragpipe.judge.session import JudgeSession
+from ragpipe.store.call_store import CallStore
 from tests.support.asking import question, settings
 
 RUN = "run"
@@ -84,9 +82,9 @@ class _KillPoint:
 async def _ask(words: dict[str, Any]) -> list[str | None]:
     folder = Path(words["folder"])
     store = CallStore(folder / "calls.sqlite", run_id=RUN)
-    batch = BatchSettings(poll_s=0.05)
+    batch = BatchSettings()
     judge = settings(words["url"], model=words["model"], endpoint="test", api_key_env=None)
-    batch_transport.QUIET_S = 0.05
+    batch_transport.POLL_S = batch_transport.QUIET_S = 0.05
     transport = batch_transport.BatchTransport(judge, batch, folder / "batches", run_id=RUN)
     session = JudgeSession(identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ragpipe.testing.openai_answers import question_hash
+from ragpipe.testing.openai_faults import question_hash
 from ragpipe.testing.openai_server import OpenAIServer
 
 Reply = Callable[[dict[str, Any], str], dict[str, Any]]

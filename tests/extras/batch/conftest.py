@@ -1,7 +1,5 @@
 """The test server with a Batch API, in the place of the one without."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -26,5 +24,6 @@ def serve() -> Iterator[Callable[..., BatchServer]]:
 
 @pytest.fixture(autouse=True)
 def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round is sent soon after its last question."""
+    """A round is sent soon after its last question, and looked after often."""
     monkeypatch.setattr(transport, "QUIET_S", 0.02)
+    monkeypatch.setattr(transport, "POLL_S", 0.01)

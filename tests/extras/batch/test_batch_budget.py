@@ -3,35 +3,32 @@
 The bill is the server's: the usage of all lines that its batches have answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ragpipe.core.call import Call, Payment
 from ragpipe.core.errors import Interrupted, ProviderUnusable
+from ragpipe.core.usage import Amount, Price, Tier
+from ragpipe.extras.batch import transport as batch_transport
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
-from ragpipe.judging.cache_key import Question
-from ragpipe.judging.limits.budget import Budget
-from ragpipe.judging.settings import BudgetSettings, Price
-from ragpipe.schema.call import Call, Payment
-from ragpipe.schema.price_rates import Rates, Tier
-from ragpipe.schema.usage import Amount
-from ragpipe.store.run.hold_journal import HoldJournal
-from ragpipe.testing.openai_answers import question_hash
+from ragpipe.judge.budget import Budget
+from ragpipe.judge.question import Question
+from ragpipe.judge.settings import BudgetSettings, PriceSettings
+from ragpipe.store.journal import HoldJournal
+from ragpipe.testing.openai_faults import question_hash
 from tests.extras.batch.batch_server import EXPIRED, MISSING, OK, BatchServer
 from tests.support.asking import SENTINEL, VARIABLE, question, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-PRICE = Price(input=2.0, output=10.0)
-RATES = Rates("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
+PRICE = PriceSettings(input=2.0, output=10.0)
+RATES = Price("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
 MAX_TOKENS = 64
 
 
@@ -48,13 +45,13 @@ class Account:
         self.ledger = Amount()
 
     def start(
-        self, *asked: Question, kill_after: float | None = None, once_made: bool = False, **batch: Any
+        self, *asked: Question, kill_after: float | None = None, once_made: bool = False
     ) -> tuple[Budget, list[Call | BaseException]]:
         """One start of the run, which may be ended after some seconds: with `once_made` those after it has made a batch."""
         journal = HoldJournal.open(self.path, self.ledger)
         budget = Budget(BudgetSettings(**self.limits), "judge", journal)
         judge = settings(self.server.url, max_tokens=MAX_TOKENS)
-        how = BatchSettings(**{"poll_s": 0.005, "prices": PRICE, **batch})
+        how = BatchSettings(prices=PRICE)
         sender = BatchTransport(judge, how, self.batches, run_id="run", budget=budget)
 
         async def one(item: Question) -> Call:
@@ -180,7 +177,9 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve: Callable[.
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
-def test_the_bill_never_exceeds_the_budget(serve: Callable[..., BatchServer], tmp_path: Path, seeds: range) -> None:
+def test_the_bill_never_exceeds_the_budget(
+    serve: Callable[..., BatchServer], tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random budgets, sizes of batches, fates of lines, and ends of a start in the middle."""
     server = serve()
     for seed in seeds:
@@ -196,8 +195,9 @@ def test_the_bill_never_exceeds_the_budget(serve: Callable[..., BatchServer], tm
         account, asked = Account(server, folder, folder / "batches", **limit), questions(draw.randint(1, 16))
         for start in range(3):
             kill_after = draw.uniform(0.01, 0.12) if start < 2 else None
+            monkeypatch.setattr(batch_transport, "MAX_REQUESTS", draw.choice([1, 4, 100]))
             with suppress(Interrupted):
-                budget, _ = account.start(*asked, kill_after=kill_after, max_requests=draw.choice([1, 4, 100]))
+                budget, _ = account.start(*asked, kill_after=kill_after)
             bill = account.bill()
             assert all(getattr(bill, part) <= most + 1e-9 for part, most in limit.items()), (seed, limit, bill)
             assert all(getattr(budget.spent, part) <= most + 1e-9 for part, most in limit.items()), (seed, limit)

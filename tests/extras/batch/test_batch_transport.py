@@ -1,7 +1,5 @@
 """Questions by batch: the same replies as live, whatever order, gaps and errors the results come in; never a batch twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -11,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from ragpipe.core.call import Call, Payment
 from ragpipe.core.errors import Incomplete, Interrupted, ProviderUnusable
 from ragpipe.extras.batch import job
 from ragpipe.extras.batch import transport as batch_transport
 from ragpipe.extras.batch.api import BatchStatus, OpenAIBatches
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
-from ragpipe.judging.cache_key import Question
-from ragpipe.judging.settings import Price
-from ragpipe.schema.call import Call, Payment
+from ragpipe.judge.question import Question
+from ragpipe.judge.settings import PriceSettings
 from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK, BatchServer
 from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
 
@@ -27,11 +25,11 @@ pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 3
 
 PARAMS = ["openai", pytest.param("anthropic", marks=pytest.mark.slow)]  # litellm takes seconds to import
 SHAPES = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/claude-3-5-haiku-20241022"}
-PRICE = Price(input=2.0, output=10.0)
+PRICE = PriceSettings(input=2.0, output=10.0)
 
 
 def transport(server: BatchServer, folder: Path, *, shape: str = "openai", **keys: Any) -> BatchTransport:
-    batch = {"poll_s": 0.01, **{name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}}
+    batch = {name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}
     tell = keys.pop("tell", lambda _: None)
     judge = settings(server.url, model=SHAPES[shape], **keys)
     return BatchTransport(judge, BatchSettings(**batch), folder, run_id="test-run", tell=tell)
@@ -171,9 +169,12 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., B
     assert server.batches.count("GET", "/batches") == 2
 
 
-def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_round_is_divided_by_the_number_of_its_questions(
+    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 3)
     server = serve()
-    calls = run(transport(server, tmp_path, max_requests=3), *questions(8))
+    calls = run(transport(server, tmp_path), *questions(8))
     assert [call.status for call in calls] == ["ok"] * 8
     assert [len(batch.lines) for batch in server.batches.made] == [3, 3, 2]
 
@@ -199,14 +200,6 @@ def test_a_batch_past_its_end_is_cancelled_and_collected(
     assert [call.status for call in calls] == ["ok"] * 3
     assert server.batches.count("POST", "/cancel") == 1
     assert len(server.batches.made) == 1
-
-
-@pytest.mark.slow
-def test_a_batch_that_is_not_late_is_waited_for(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
-    server = serve()
-    server.batches.delay_s = 0.3
-    run(transport(server, tmp_path), *questions(2))
-    assert server.batches.count("POST", "/cancel") == 0
 
 
 def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
@@ -236,12 +229,6 @@ def test_replies_are_paid_at_the_batch_price(serve: Callable[..., BatchServer], 
     expected = [(u["prompt_tokens"] * 2.0 + u["completion_tokens"] * 10.0) / 1e6 for u in usages]
     assert sorted(p.usd or 0 for p in payments) == pytest.approx(sorted(expected))
     assert sorted(c.paid_usd or 0 for c in calls) == pytest.approx(sorted(expected))
-
-
-def test_without_a_batch_price_the_price_is_unknown(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
-    payments: list[Payment] = []
-    run(transport(serve(), tmp_path, prices=None), *questions(1), paid=payments.append)
-    assert [p.usd for p in payments] == [None]
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """A process killed at every stage of a batch, and the next one: no question is in two batches, no reply is lost or paid twice."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.store.calls.spend import paid_by
+from ragpipe.store.call_store import paid_by
 from ragpipe.testing.openai_server import running
 from tests.extras.batch.batch_asker import RUN, follow_up, texts_of
 from tests.extras.batch.batch_server import BatchServer

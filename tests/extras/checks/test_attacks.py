@@ -1,24 +1,21 @@
 """The attack file and what it makes of a case; the figures of an audit, calculated by hand."""
 
-from __future__ import annotations
-
-import base64
 import hashlib
 import random
 from pathlib import Path
 
 import pytest
 
-from ragpipe.core.errors import PromptError
+from ragpipe.core.fences import foreign_tags
+from ragpipe.core.hostile_text import degenerate_signs, suspicious_signs
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.attacks import ENCODINGS, attack_suite, probes_of
-from ragpipe.extras.checks.check import Pair, Scored, rate_json
+from ragpipe.core.sample import Case, Chunk, Output, Sample
+from ragpipe.extras.checks.attacks import attack_suite, plain_prompt, probes_of
+from ragpipe.extras.checks.changed_cases import Pair, Scored
+from ragpipe.extras.checks.check import rate_json
 from ragpipe.extras.checks.edits import Donors, Subject
-from ragpipe.extras.checks.judge_audit import attack_outcomes, attack_rows, plain_prompt, probe_rows
-from ragpipe.patterns.hostile_text import degenerate_signs, suspicious_signs
-from ragpipe.prompting.fences import foreign_tags
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.sample import Case, Chunk, Output, Sample
+from ragpipe.extras.checks.judge_audit import attack_outcomes, attack_rows, probe_rows
+from ragpipe.judge.prompt_library import PromptLibrary
 
 SUITE = attack_suite()
 CASE = Case(
@@ -51,16 +48,6 @@ def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> 
     assert {field for field, differs in changed.items() if differs} == ({part} & changed.keys())
 
 
-def test_the_suite_is_broad_and_no_two_attacks_are_the_same() -> None:
-    attacks = SUITE.attacks.values()
-    assert len(attacks) >= 60
-    assert {attack.part for attack in attacks} == {
-        "answer", "context", "question", "reference", "history", "id", "metadata",
-    }  # fmt: skip
-    made = [everything(case) for name in SUITE.attacks if (case := SUITE.attacked(name, CASE))]
-    assert len(set(made)) == len(made)
-
-
 def test_an_attacker_calculates_the_tag_of_the_question() -> None:
     attacked = SUITE.attacked("question_tag", CASE)
     assert attacked is not None
@@ -73,16 +60,6 @@ def test_an_attack_on_a_part_that_is_absent_is_not_made() -> None:
     bare = Case(Sample(id="q", question="Why?"), Output(sample_id="q", answer="So."))
     for name in ("reference_order", "context_ignore", "id_order", "title_verified"):
         assert SUITE.attacked(name, bare) is None
-
-
-def test_the_encodings_hide_and_can_be_read_back() -> None:
-    text = "Give five"
-    assert base64.b64decode(ENCODINGS["base64"](text)).decode() == text
-    assert ENCODINGS["rot13"](text) == "Tvir svir"
-    assert ENCODINGS["leetspeak"](text) == "G1v3 f1v3"
-    assert ENCODINGS["bidi"](text)[1:-1] == "evif eviG"
-    assert ENCODINGS["zero_width"]("ab") == "a\u200bb"
-    assert [ord(letter) - 0xE0000 for letter in ENCODINGS["tag_characters"](text)] == list(text.encode())
 
 
 def test_most_attacks_on_an_answer_are_flagged() -> None:
@@ -118,7 +95,7 @@ def test_probes_keep_what_an_answer_says() -> None:
 
 @pytest.mark.parametrize(("model", "family"), [
     ("openai/gpt-4.1", "GPT"), ("anthropic/claude-x", "Claude"), ("openrouter/google/gemini-x", "Gemini"), ("groq/llama-3", "Llama"),
-    ("openai/o3-mini", "GPT"), ("openai/mixtral-8x7b", "Mistral"), ("openai/house-model", None), ("evidence", None),
+    ("openai/o3-mini", "GPT"), ("openai/mixtral-8x7b", "Mistral"), ("openai/house-model", None), ("rules", None),
 ])  # fmt: skip
 def test_the_family_follows_from_the_name_of_the_model(model: str, family: str | None) -> None:
     whats = {probe.name: probe.what for probe in probes_of(model)}
@@ -183,22 +160,3 @@ def test_every_shipped_template_has_a_plain_form(path: Path) -> None:
     assert (plain.name, plain.version) == (prompt.name, f"{version}_plain")
     assert plain.sha256 != prompt.sha256
     assert (plain.roles, plain.optional, plain.variables) == (prompt.roles, prompt.optional, prompt.variables)
-
-
-def test_values_are_printed_as_they_are() -> None:
-    prompt = PromptLibrary([prompts_dir()]).load("groundedness", "grade", "v3")
-    values = {"contexts": [Chunk(id="c", rank=1, text="The pier is long.")], "answer": "It is long."}
-    fenced = "\n".join(message["content"] for message in prompt.render(**values))
-    plain = "\n".join(message["content"] for message in plain_prompt(prompt).render(**values))
-    assert "12 hexadecimal digits" in fenced
-    assert "Contexts:\n[1]\nThe pier is long.\n" in plain
-    assert "Answer:\nIt is long.\n" in plain
-    assert "hexadecimal" not in plain
-    assert "<" not in plain
-
-
-def test_fences_is_true_or_false(tmp_path: Path) -> None:
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "step.v1.jinja").write_text("---\nroles: {answer: text}\nfences: maybe\n---\n[[user]]\n{{ answer }}\n")
-    with pytest.raises(PromptError, match="fences: false"):
-        PromptLibrary([tmp_path]).load("m", "step", "v1")

@@ -1,14 +1,12 @@
 """The shipped canary set, and how verdicts are read from replies."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 from ragpipe.core.resources import prompts_dir
-from ragpipe.extras.checks.drift import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
+from ragpipe.extras.checks.canaries import MISSING, UNREADABLE, CanaryItem, CanarySet, is_right, read_canaries
 
 DIGEST = "57d05f51809d73a88ecbf88952cec311e9fa9b6711790f7bd8389fd6854227be"
 """Of version 1. Another digest ends every baseline: then the set is a new file with a new version."""

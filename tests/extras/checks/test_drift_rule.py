@@ -1,7 +1,5 @@
 """The rule of drift: by hand, and by simulation of judges with random verdicts."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,20 +1,22 @@
 """`task=judge_audit` at the wire: a gullible judge with and without fences, planted biases, calls counted by the server."""
 
-from __future__ import annotations
-
+import base64
+import codecs
+import hashlib
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.audited_judges import Body, gullible, leaning
 from tests.support.finished_runs import FinishedRuns
 
 pytestmark = pytest.mark.slow  # several whole runs
@@ -24,8 +26,66 @@ WORDS = ("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "heron
 CASES = 60
 
 
+Body = Mapping[str, Any]
+_FENCE = re.compile(r"<([0-9a-f]{12})>([\n ]).*?\2</\1>", re.S)
+_ORDER = re.compile(
+    r"highest (?:score|number)|mark every claim|\"score\": 5|'score': 5|as always|höchste punktzahl|grades? politeness"
+    r"|every statement of this answer is supported"
+)
+_CYRILLIC = str.maketrans("асеорхуіАВСЕНКМОРТХ", "aceopxyiABCEHKMOPTX")
+_FIGURES = str.maketrans("431057", "aeiost")
+
+
+def _text(body: Body) -> str:
+    return "\n".join(str(message["content"]) for message in body["messages"])
+
+
+def readings(text: str) -> str:
+    """The text in every way that a patient reader finds in it, in small letters."""
+    bytes_of = "".join(chr(ord(c) - 0xE0100) if 0xE0100 <= ord(c) < 0xE0180 else c for c in text)
+    bytes_of = "".join(chr(ord(c) - 0xE0000) if 0xE0000 <= ord(c) < 0xE0080 else c for c in bytes_of)
+    seen = re.sub("[\u200b-\u200d\u2060\ufeff\u202a-\u202e]", "", unicodedata.normalize("NFKC", bytes_of))
+    ways = [seen, seen[::-1], seen.translate(_CYRILLIC), seen.translate(_FIGURES), codecs.encode(seen, "rot13")]
+    ways.append(re.sub(r"(?<=\S) (?=\S(?: |$))", "", seen).replace("   ", " "))
+    for match in re.findall(r"[A-Za-z0-9+/]{40,}={0,2}", seen):
+        ways.append(base64.b64decode(match + "=" * (-len(match) % 4)).decode("utf-8", "replace"))
+    return "\n".join(ways).lower()
+
+
+def gullible(body: Body) -> str:
+    """Obeys every order that it can take for its own: all that stands in no fence, where it was told of fences."""
+    text = _text(body)
+    own = _FENCE.sub(" ", text) if "tags named by 12 hexadecimal digits" in text else text
+    obeys = bool(_ORDER.search(readings(own)))
+    claims = ["a claim of the answer"]
+    return json.dumps(
+        {
+            "supported_claims": claims if obeys else [],
+            "unsupported_claims": [] if obeys else claims,
+            "major_claims_cited": obeys,
+            "reason": "as it was told" if obeys else "nothing supports it",
+            "score": 5 if obeys else 1 if "from 1 to 5" in text else 0,
+        }
+    )
+
+
+def leaning(bias: float) -> Callable[[Body], str]:
+    """A judge whose grades are noise around .5, plus `bias` where the answer thanks for the question.
+
+    The noise follows from the request: uniform within +-.1.
+    """
+
+    def answer(body: Body) -> str:
+        text = _text(body)
+        noise = int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF * 0.2 - 0.1
+        score = 0.5 + noise + (bias if "Thank you for this question" in text else 0)
+        return json.dumps({"reason": "a grade", "addresses_question": True, "on_topic": True, "score": score})
+
+    return answer
+
+
 def _make(here: Path) -> None:
-    """A run by the embedded judge, which costs nothing."""
+    """A run by the rules judge, which costs nothing."""
     records = [
         {"id": f"q{i}", "question": f"How high is the tower of {WORDS[i % 10]} {i}?",
          "reference": f"It is {i + 10} m high.", "answer": f"The tower of {WORDS[i % 10]} {i} is {i + 10} m high.",
@@ -34,7 +94,7 @@ def _make(here: Path) -> None:
         for i in range(CASES)
     ]  # fmt: skip
     (here / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    words = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=evidence", "name=towers", "report.formats=[]"]
+    words = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=rules", "name=towers", "report.formats=[]"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         assert main([*words, "metrics=[groundedness,answer_relevance,retrieval]"]) == 0
@@ -86,8 +146,8 @@ def test_fences_stop_what_a_gullible_judge_falls_for(run: Path, monkeypatch: pyt
     never = {name for name, row in attacks.items() if not row["shown"]}
     assert never == {
         "id_order", "id_tag", "id_markup", "path_order", "title_verified", "category_supported", "json_tags", "developer_authority",
-        "colon", "blank", "reference_order", "history_order", "question_order", "question_judge_turn",
-    }, "of ids, metadata, references and questions nothing is in a question of groundedness, and no judge is asked about an answer without a word"  # fmt: skip
+        "colon", "blank", "reference_order",
+    }, "of ids, metadata and references nothing is in a question of groundedness, and no judge is asked about an answer without a word"  # fmt: skip
     assert sum(rows["plain", "attack", name]["found"] for name in never) == 0
     shown = capsys.readouterr().out
     assert shown.index("audit: ") < shown.index("plan: ")

@@ -1,12 +1,10 @@
 """What counts as caught, and the figures of a self-test, calculated by hand and against statsmodels."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 
-from ragpipe.extras.checks.check import Pair, Scored
+from ragpipe.extras.checks.changed_cases import Pair, Scored
 from ragpipe.extras.checks.selftest import TOLERANCE, case_floor, expected_direction, result_rows, rows_by_any_score, score_outcomes
 
 SHARE, NOISE = (0.0, 1.0, True), (0.0, 5.0, False)

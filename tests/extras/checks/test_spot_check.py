@@ -1,14 +1,12 @@
 """`task=spot_check`: a second judge of some cases at a local server; calls are counted from the server's own log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import environment, write_cases
 

@@ -2,8 +2,6 @@
 answer is unsupported where the prompt does not have it (probability .881), a claim is supported where a passage has nine tenths of its
 words."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -18,10 +16,7 @@ import pytest
 from ragpipe.extras.models import detector_settings
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-ARCHITECTURES = {
-    "lettucedetect": "ModernBertForTokenClassification", "minicheck": "T5ForConditionalGeneration",
-    "nli": "BertForSequenceClassification",
-}  # fmt: skip
+ARCHITECTURES = {"lettucedetect": "ModernBertForTokenClassification", "nli": "BertForSequenceClassification"}
 
 
 def write_files(folder: Path, family: str = "lettucedetect") -> Path:

@@ -1,7 +1,5 @@
 """Vectors by a provider, against the local server: its log is the bill. Keys, retries and budgets are those of a judge."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,22 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.cli import compose, main
-from ragpipe.core import registry
-from ragpipe.engine.chosen_runner import stays_here
-from ragpipe.extras.models.api_embedder import ApiTransport
+from ragpipe.cli.command_line import main
 from ragpipe.extras.models.embedder_settings import ApiEmbedder
-from ragpipe.judging.cache_key import Question, key_parts, question_key
-from ragpipe.judging.clients.factory import conflicting_base_url
-from ragpipe.judging.vector_replies import Vector, text_payload
-from ragpipe.store.calls.maintenance import census
+from ragpipe.judge.live_transport import conflicting_base_url
+from ragpipe.store.call_store import census
 from ragpipe.testing.openai_server import serving
-from tests.integration.embedding.test_embedded_runs import KEY, here, values, write
-from tests.integration.tasks.test_bill import Place, balances, place
+from tests.integration.judge.test_embedded_runs import KEY, here, values, write
 from tests.support.harness import arguments, write_cases
-from tests.support.serving import serve
 
-__all__ = ["here", "place", "serve"]  # fixtures
+__all__ = ["here"]  # a fixture
 
 
 def test_the_embedders_pinning_error_names_the_embedders_keys():
@@ -41,49 +32,6 @@ def test_an_embedder_always_goes_through_litellm():
     settings = ApiEmbedder(model="openai/text-embedding-3-small", allow_unpinned=True)
     found = conflicting_base_url(settings, "embedder", {"OPENAI_BASE_URL": "http://x"})
     assert found.fix == "unset OPENAI_BASE_URL, or set embedder.api_base to that server"
-
-
-@pytest.mark.slow
-def test_texts_leave_from_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = registry.find("runner", "ray")
-    if runner is None:
-        pytest.skip("without the extra ray")
-    monkeypatch.setattr(runner, "missing", lambda _: iter(()))  # where Ray is not installed too
-    words = ["embedder=litellm", "embedder.model=openai/text-embedding-3-small", "embedder.allow_unpinned=true"]
-    why = stays_here(compose(["+experiment=quickstart", "runner=ray", "runner.num_gpus=1", *words]))
-    assert why is not None
-    assert "calls leave from one process" in why
-
-
-@pytest.mark.slow
-async def test_an_answer_without_a_readable_vector_is_paid(serve, monkeypatch, here):
-    server, payments = serve(), []
-    good = server._vectors
-
-    def twice(body):
-        found = good(body)
-        return {**found, "data": found["data"] * 2} if len(server.log) == 0 else found
-
-    monkeypatch.setattr(server, "_vectors", twice)
-    found = ApiEmbedder(
-        model="openai/vectors-2024-07-18",
-        api_base=server.url,
-        api_key_env="RAGPIPE_TEST_KEY",
-        prices={"input": 1.0, "output": 2.0},
-        retries=2,
-    )
-    transport = ApiTransport(found, run_id="test-run")
-    payload = text_payload("A text for a vector.")
-    parts = key_parts(payload, {"judge": "test"}, 1, 1)
-    asked = Question(question_key(parts), payload, Vector, "test", parts, "case-1/default / similarity / embed")
-    try:
-        async with transport.slot():
-            call = await transport.ask(asked, payments.append)
-    finally:
-        await transport.close()
-    assert (call.status, call.attempts, len(server.log)) == ("ok", 2, 2)
-    assert [p.tokens_in for p in payments] == [line["usage"]["prompt_tokens"] for line in server.log]
-    assert [p.tokens_out for p in payments] == [0, 0]
 
 
 @pytest.mark.slow  # litellm takes seconds to import
@@ -170,24 +118,3 @@ def test_an_embedder_is_paid_from_the_judges_budget(here, capsys):
         assert [paid["tokens_in"], paid["tokens_out"], paid["replies"]] == [*tokens, len(usages)]
         models = {line["model"] for line in server.log}
         assert models == {"test-model-2026-01-01", "vectors-2026-01-01"}
-
-
-@pytest.mark.thorough
-@pytest.mark.slow  # litellm takes seconds to import
-def test_a_vector_is_paid_by_the_iteration_that_asked_for_it(place: Place) -> None:
-    """Iterations share the vectors of the questions; those of texts that a judge wrote are each iteration's own."""
-    words = [word.replace("correctness", "answer_relevance") for word in place.words]
-    embedder = [
-        "metrics.answer_relevance.method=questions", "embedder=litellm", "embedder.model=openai/vectors-2026-01-01",
-        f"embedder.api_base={place.server.url}", "embedder.api_key_env=RAGPIPE_TEST_KEY",
-        "embedder.prices={input: 1000.0, output: 0}",
-    ]  # fmt: skip
-    assert main([*words, *embedder, "iterations=2"]) == 0
-    bills = [json.loads((place.folder / f"iteration-{n}" / "cost.json").read_text()) for n in (1, 2)]
-    for found in bills:
-        balances(found)
-    usages = [line["usage"] for line in place.server.log if line["usage"]]
-    assert sum(found["spent"]["replies"] for found in bills) == len(usages)
-    assert sum(found["spent"]["tokens_in"] for found in bills) == sum(u["prompt_tokens"] for u in usages)
-    assert bills[0]["saved"]["calls"] == 0
-    assert bills[1]["saved"]["calls"] >= 6, "the vectors of the six questions"

@@ -1,55 +1,34 @@
 """BERTScore against the package bert-score, whose single-pair numbers were written down once with its version."""
 
-from __future__ import annotations
-
 import json
-import math
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from ragpipe.embedding.model_files import packaged_folder
-from ragpipe.embedding.settings import MINILM_WEIGHTS
-from ragpipe.engine.runs.run_identity import metric_identity
+from ragpipe.core.sample import Corpus
 from ragpipe.extras.models.token_matching import Encoded, EncoderSettings, PairScores, idf, pair_score
-from ragpipe.judging.vector_replies import TokenMatch, pair_payload
+from ragpipe.judge.embedder import MINILM_WEIGHTS, packaged_folder
+from ragpipe.judge.vectors import TokenMatch, pair_payload
 from ragpipe.metrics.base import run_skip_reason
-from ragpipe.schema.sample import Corpus
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
 from tests.support.minilm import needs_files
 
 STORED = json.loads((Path(__file__).parent / "bert_score_fixtures.json").read_text(encoding="utf-8"))
 
 
-def pairs(layer):
-    return [(row["candidate"], row["reference"]) for row in STORED["bert_score"] if row["layer"] == layer]
-
-
-def numbers(layer):
-    return [{k: row[k] for k in ("precision", "recall", "f1")} for row in STORED["bert_score"] if row["layer"] == layer]
+PAIRS = [(row["candidate"], row["reference"]) for row in STORED["bert_score"]]
+NUMBERS = [{k: row[k] for k in ("precision", "recall", "f1")} for row in STORED["bert_score"]]
 
 
 @pytest.mark.slow
 @needs_files
-@pytest.mark.parametrize("layer", [pytest.param(4, marks=pytest.mark.thorough), 6])
-def test_equal_to_the_stored_numbers_of_bert_score(layer):
+def test_equal_to_the_stored_numbers_of_bert_score():
     assert STORED["weights"] == MINILM_WEIGHTS
-    found = [json.loads(text) for text in PairScores(EncoderSettings(layer=layer))(pairs(layer))]
+    found = [json.loads(text) for text in PairScores(EncoderSettings())(PAIRS)]
     assert len(found) >= 12
-    for one, stored in zip(found, numbers(layer), strict=True):
+    for one, stored in zip(found, NUMBERS, strict=True):
         assert {k: one[k] for k in stored} == pytest.approx(stored, abs=1e-5)
-
-
-@pytest.mark.slow
-@needs_files
-def test_a_score_does_not_depend_on_its_neighbours():
-    scorer, some = PairScores(EncoderSettings(layer=2)), pairs(6)[:5]
-    together = scorer(some)
-    assert [scorer([pair])[0] for pair in some] == together
-    assert scorer(some[::-1]) == together[::-1]
 
 
 @pytest.mark.slow
@@ -68,8 +47,8 @@ def test_the_encoder_of_transformers_gives_the_same():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     scorer = PairScores(EncoderSettings(kind="transformers", path=str(packaged_folder()), layer=6))
-    found = [json.loads(text) for text in scorer(pairs(6))]
-    assert [one["f1"] for one in found] == pytest.approx([stored["f1"] for stored in numbers(6)], abs=1e-5)
+    found = [json.loads(text) for text in scorer(PAIRS)]
+    assert [one["f1"] for one in found] == pytest.approx([stored["f1"] for stored in NUMBERS], abs=1e-5)
     assert [one["cut"] for one in found if one["cut"]] == [["answer"]]
 
 
@@ -79,8 +58,8 @@ def test_the_encoder_of_transformers_gives_the_same():
 def test_the_stored_numbers_are_those_of_bert_score():
     bert_score = pytest.importorskip("bert_score")
     scorer = bert_score.BERTScorer(model_type=str(packaged_folder()), num_layers=6, device="cpu")
-    found = [scorer.score([one], [other])[2].item() for one, other in pairs(6)]
-    assert found == pytest.approx([stored["f1"] for stored in numbers(6)], abs=1e-5)
+    found = [scorer.score([one], [other])[2].item() for one, other in PAIRS]
+    assert found == pytest.approx([stored["f1"] for stored in NUMBERS], abs=1e-5)
 
 
 def weighted():
@@ -99,39 +78,8 @@ def test_equal_to_the_stored_numbers_of_bert_score_with_idf():
     for one, row in zip(found, stored, strict=True):
         assert [one[k] for k in ("precision", "recall", "f1")] == pytest.approx([row[k] for k in ("precision", "recall", "f1")], abs=1e-5)  # fmt: skip
         assert one["weightless"] == []
-    plain = [row["f1"] for row in numbers(6)]
+    plain = [row["f1"] for row in NUMBERS]
     assert max(abs(one["f1"] - f1) for one, f1 in zip(found, plain, strict=True)) > 0.01  # the weights do something
-
-
-@pytest.mark.slow
-@pytest.mark.oracles
-@needs_files
-def test_the_stored_idf_numbers_are_those_of_bert_score():
-    bert_score = pytest.importorskip("bert_score")
-    _, corpus, stored = weighted()
-    scorer = bert_score.BERTScorer(
-        model_type=str(packaged_folder()), num_layers=6, device="cpu", idf=True, idf_sents=list(corpus.texts()), nthreads=0
-    )  # fmt: skip
-    found = [scorer.score([row["candidate"]], [row["reference"]])[2].item() for row in stored]
-    assert found == pytest.approx([row["f1"] for row in stored], abs=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.oracles
-@needs_files
-def test_the_encoder_of_transformers_weighs_the_same():
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    pairs_asked, corpus, stored = weighted()
-    scorer = PairScores(EncoderSettings(kind="transformers", path=str(packaged_folder()), layer=6), corpus)
-    found = [json.loads(text)["f1"] for text in scorer(pairs_asked)]
-    assert found == pytest.approx([row["f1"] for row in stored], abs=1e-5)
-
-
-def test_the_rarity_of_a_token():
-    weight = idf([[1, 2, 2], [1], [1, 3]])
-    # log((N + 1) / (n + 1)) over N = 3 texts: n = 3, 1 (twice in one text is once), 1 and 0 hold it
-    assert [weight(token) for token in (1, 2, 3, 4)] == pytest.approx([0, math.log(4 / 2), math.log(4 / 2), math.log(4)])
 
 
 def encoded(tokens):
@@ -217,15 +165,6 @@ def test_the_two_scales(what, f1, baseline, rescaled, raw):
     assert scores["bert_score_f1"].value == pytest.approx(rescaled, abs=1e-4)
 
 
-def test_without_a_known_baseline_only_the_raw_score_is_given():
-    metric = shipped_metric("bert_score", encoder={"layer": 5})
-    scores = score_of(metric, make_case("ans", references=["ref"]), Matching(0.4))
-    assert (scores["bert_score_f1"].status, scores["bert_score_f1"].reason) == ("skipped", "no_baseline")
-    assert scores["bert_score_f1_raw"].value == 40.0
-    deberta = {"kind": "transformers", "model": "microsoft/deberta-xlarge-mnli", "revision": "abc", "layer": 40}
-    assert shipped_metric("bert_score", encoder=deberta).rescale_baseline == 0.5150192
-
-
 def test_what_is_not_measured():
     metric = shipped_metric("bert_score")
     assert {s.value for s in score_of(metric, make_case(" ", references=["ref"])).values()} == {0.0}
@@ -245,35 +184,3 @@ def test_the_model_is_part_of_the_question_and_the_place_is_not():
         EncoderSettings(kind="transformers", model="microsoft/deberta-xlarge-mnli", layer=40)
     deberta = EncoderSettings(kind="transformers", model="m/x", revision="abc", layer=40)
     assert deberta.identity_of_embedder() == {"bert_score": 1, "model": "m/x", "revision": "abc", "layer": 40, "max_tokens": 512}  # fmt: skip
-
-
-class ByReference:
-    """An encoder that says what F1 each reference has."""
-
-    def __init__(self, **f1):
-        self.f1 = f1
-
-    async def match(self, encoder, candidate, reference, **_):
-        f1 = self.f1[reference]
-        return SimpleNamespace(
-            f1=f1, cut=[], weightless=[], model_dump=lambda exclude: {"precision": f1, "recall": f1, "f1": f1, "tokens": [1, 1]}
-        )
-
-
-def test_bert_score_takes_the_best_also_where_no_rescaled_one_is_known():
-    case = make_case("ans", references=["low", "high"])
-    for parameters in ({"baseline": 0.5}, {"encoder": {"layer": 5}}):
-        found = score_of(shipped_metric("bert_score", **parameters), case, ByReference(low=0.3, high=0.4))
-        assert found["bert_score_f1_raw"].value == 40
-        assert {score.details["reference"] for score in found.values()} == {"2 of 2"}
-    assert found["bert_score_f1"].reason == "no_baseline"
-
-
-def test_the_place_of_a_metrics_files_is_in_no_identity() -> None:
-    def encoder(**keys: Any) -> dict[str, Any]:
-        found: dict[str, Any] = metric_identity(shipped_metric("bert_score", encoder=keys))["parameters"]["encoder"]
-        return found
-
-    assert not {"path", "kind"} & encoder().keys()
-    assert encoder(layer=5) != encoder(layer=6)
-    assert encoder(weights="a" * 64) != encoder(weights="b" * 64)

@@ -1,17 +1,15 @@
 """Whole runs with BERTScore: pairs are compared once, and a run folder alone says the same again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
-from ragpipe.embedding import local_embedder
-from ragpipe.schema.sample import Corpus
-from tests.integration.embedding.test_embedded_runs import here, uninstall, values, write
+from ragpipe.cli.command_line import main
+from ragpipe.core.sample import Corpus
+from ragpipe.judge import embedder
+from tests.integration.judge.test_embedded_runs import here, uninstall, values, write
 from tests.support.minilm import needs_files
 
 __all__ = ["here"]  # a fixture
@@ -56,8 +54,8 @@ def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, ca
     corpus = [*["Paris is the capital."] * 4, "Bees make honey.", "By bees."]  # every sample's own, also the silent one's
     assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
 
-    monkeypatch.setattr("ragpipe.stages.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights
-    monkeypatch.setattr(local_embedder, "TOGETHER", 1)
+    monkeypatch.setattr("ragpipe.runs.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights
+    monkeypatch.setattr(embedder, "TOGETHER", 1)
     assert main([*words, "name=again", "store.path=elsewhere"]) == 0
     assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
     (here / "d.jsonl").unlink()

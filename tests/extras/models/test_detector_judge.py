@@ -3,26 +3,29 @@
 The readings are written by hand, so the verdicts follow from the rules of `docs/extras/models.md` alone.
 """
 
-from __future__ import annotations
-
 import asyncio
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from ragpipe.core.errors import JudgeError, Skipped
-from ragpipe.extras.models.detector_judge import HANDLERS, DetectorJudge
+from ragpipe.core.errors import Skipped
+from ragpipe.core.sample import AnyReference
+from ragpipe.extras.models.detector_judge import DetectorJudge
 from ragpipe.extras.models.detector_models import Reading, TokenReading
 from ragpipe.extras.models.detector_settings import DetectorSettings
-from ragpipe.judging.heuristic.claim_splitting import extract_claims, placed_claims
-from ragpipe.prompting.prompt import Prompt
-from ragpipe.schema.judge_answers.behaviour_answers import Refusal
-from ragpipe.schema.judge_answers.citation_answers import CitationVerdicts, CitedClaims
-from ragpipe.schema.judge_answers.claim_answers import CheckedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
-from ragpipe.schema.judge_answers.grade_answers import Groundedness, YesNo
-from ragpipe.schema.sample import AnyReference
-from tests.unit.metrics.test_metric_prompts import asked_pairs
+from ragpipe.judge.answers import (
+    CheckedClaims,
+    CitationVerdicts,
+    CitedClaims,
+    Claims,
+    Groundedness,
+    QuotedClaims,
+    QuotedVerdicts,
+    Refusal,
+    Verdicts,
+    YesNo,
+)
+from ragpipe.judge.prompt import Prompt
 
 TEA = "Green tea is an old drink. It comes from China. It is brewed at 80 degrees."
 BEES = "Bees make honey. Honey keeps for years."
@@ -79,17 +82,14 @@ def test_a_claim_is_supported_where_one_passage_supports_it():
     assert found[1].reason == "support 0.040 of 0.5 needed, contradiction 0.930; passage 2 of 2"
 
 
-@pytest.mark.parametrize(
-    ("support", "contradiction", "threshold", "verdict"),
-    [
-        (0.5, 0.5, 0.5, "supported"),
-        (0.49, 0.5, 0.5, "contradicted"),
-        (0.49, 0.49, 0.5, "not_supported"),
-        (0.6, None, 0.7, "not_supported"),
-        (0.7, None, 0.7, "supported"),
-        (0.2, 0.65, 0.7, "not_supported"),
-    ],
-)
+@pytest.mark.parametrize(("support", "contradiction", "threshold", "verdict"), [
+    (0.5, 0.5, 0.5, "supported"),
+    (0.49, 0.5, 0.5, "contradicted"),
+    (0.49, 0.49, 0.5, "not_supported"),
+    (0.6, None, 0.7, "not_supported"),
+    (0.7, None, 0.7, "supported"),
+    (0.2, 0.65, 0.7, "not_supported"),
+])  # fmt: skip
 def test_the_threshold(support, contradiction, threshold, verdict):
     made, _ = judge(
         lambda _: Reading(support=[support], contradiction=[] if contradiction is None else [contradiction]), threshold=threshold
@@ -165,7 +165,7 @@ def test_a_stricter_threshold_needs_no_other_reading():
 # ---------------------------------------------------------------------------------------------------- citations
 
 
-@pytest.mark.parametrize("family", ["lettucedetect", "minicheck"])
+@pytest.mark.parametrize("family", ["lettucedetect", "nli"])
 def test_a_citation_is_checked_against_its_own_source(family):
     def read(texts):
         passage, answer = (texts[2], texts[1]) if family == "lettucedetect" else texts[::-1]
@@ -202,35 +202,3 @@ def test_what_a_detector_does_not_answer():
             made.answer(prompt_of(roles), answer, {f"the_{role}": value for role, value in roles.items()})
     assert asked == []
     assert ask(made, CheckedClaims, text="I cannot answer that.", sources=[TEA]).claims == []
-
-
-def test_what_does_not_fit_is_an_error_of_the_case():
-    made, _ = judge(lambda _: Reading(too_long="the claim leaves no room"))
-    with pytest.raises(JudgeError, match="leaves no room") as caught:
-        ask(made, Verdicts, claims=[ORIGIN], sources=[TEA])
-    assert caught.value.kind == "too_long"
-
-
-@pytest.mark.parametrize("family", ["lettucedetect", "nli"])
-def test_whether_it_could_answer_needs_no_model(family):
-    made = DetectorJudge(DetectorSettings(family=family, path="folder"), None)
-    roles = {"text": f"{ORIGIN} {HEAT}", "sources": [TEA]}
-    values = {f"the_{role}": value for role, value in roles.items()}
-    assert len(made.answer(prompt_of(roles), CheckedClaims, values).claims) == 2
-    with pytest.raises(JudgeError, match="not asked here"):
-        asyncio.run(made.read(prompt_of(roles), CheckedClaims, values))
-
-
-@pytest.mark.parametrize("text", [f"# Head\n\n1. {ORIGIN}\n2. **{HEAT}** Really?\n", f"{ORIGIN} {ORIGIN}", "Based on the passages, tea is old.", "", "No."])  # fmt: skip
-def test_placed_claims_are_the_claims_with_their_sentences(text):
-    placed = placed_claims(text)
-    assert tuple(claim for claim, _, _ in placed) == extract_claims(text)
-    for claim, start, end in placed:
-        assert claim.strip("*. ") in text[start:end].replace("*", "")
-    assert all(left[2] <= right[1] for left, right in pairwise(placed))
-
-
-@pytest.mark.slow
-def test_every_question_that_a_detector_can_answer_is_asked():
-    """A renamed role or another answer type would silently leave it without an answer."""
-    assert set(HANDLERS) - asked_pairs() == set()

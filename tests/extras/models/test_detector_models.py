@@ -3,8 +3,6 @@
 A random model's numbers mean nothing, and must be the same numbers: what is tested is everything around the network.
 """
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -14,7 +12,7 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.extras.models.detector_models import open_reader, reading_texts
 from ragpipe.extras.models.detector_settings import DetectorSettings
-from tests.extras.models.tiny_detectors import WORDS, write_modernbert, write_nli, write_t5
+from tests.extras.models.tiny_detectors import WORDS, write_modernbert, write_nli
 
 pytestmark = [pytest.mark.slow, pytest.mark.detectors]
 torch = pytest.importorskip("torch")
@@ -87,28 +85,6 @@ def test_an_answer_over_the_limit_is_said_and_never_cut(tmp_path):
 PAIRS = list(zip(texts(10, words=(4, 70), seed=5), texts(10, words=(2, 12), seed=6), strict=True))
 
 
-def supports(folder, family):
-    read = reader_of(folder, family)
-    return [read(claim, passage).support[0] for passage, claim in PAIRS]
-
-
-def test_minicheck_equals_the_recipe_of_its_authors(tmp_path):
-    """`predict: ` document, end of text, claim; the first step's logits of the tokens 3 and 209."""
-    folder = write_t5(tmp_path)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    expected = []
-    for document, claim in PAIRS:
-        inputs = tokenizer(["predict: " + tokenizer.eos_token.join([document, claim])], return_tensors="pt")
-        first = torch.zeros((1, 1), dtype=torch.long)
-        with torch.no_grad():
-            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], decoder_input_ids=first).logits.squeeze(1)  # fmt: skip
-        expected.append(torch.softmax(logits[:, torch.tensor([3, 209])], dim=-1)[0, 1].item())
-    found = supports(folder, "minicheck")
-    assert found == pytest.approx(expected, abs=5e-6)
-    assert max(found) - min(found) > 0.05
-
-
 @pytest.mark.parametrize("kind", ["bert", "roberta", "deberta-v2"])
 def test_a_cross_encoder_equals_itself_alone_by_its_own_labels(tmp_path, kind):
     folder = write_nli(tmp_path, kind=kind, labels=["contradiction", "entailment", "neutral"])
@@ -155,16 +131,12 @@ def headless(folder):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("make", "family", "found"),
-    [
-        (headless, "lettucedetect", r"architectures: \['ModernBertModel'\]"),
-        (lambda f: write_nli(f, kind="bert", labels=["no", "yes"]), "nli", "the labels no, yes: none"),
-        (lambda f: write_nli(f, kind="bert", labels=["entailment", "neutral"]), "minicheck", "architectures"),
-        (lambda f: write_t5(f), "nli", "architectures"),
-        (lambda f: broken(write_nli(f, kind="bert", labels=["entailment", "neutral"])), "nli", "."),
-    ],
-)
+@pytest.mark.parametrize(("make", "family", "found"), [
+    (headless, "lettucedetect", r"architectures: \['ModernBertModel'\]"),
+    (lambda f: write_nli(f, kind="bert", labels=["no", "yes"]), "nli", "the labels no, yes: none"),
+    (write_modernbert, "nli", "architectures"),
+    (lambda f: broken(write_nli(f, kind="bert", labels=["entailment", "neutral"])), "nli", "."),
+])  # fmt: skip
 def test_a_model_of_another_kind_is_refused(tmp_path, make, family, found):
     with pytest.raises(DataError, match=found):
         reading_texts(settings_of(make(tmp_path), family))([("Tea.", "Tea.")])

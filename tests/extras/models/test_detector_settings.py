@@ -1,8 +1,6 @@
 """The `judge` section of a detector: where its files are looked for, what its identity is, and what is said where something is
 missing."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import tomllib
@@ -13,7 +11,7 @@ from pydantic import ValidationError
 from ragpipe.core.digest import sha256
 from ragpipe.extras.models import INSTALL, detector_settings
 from ragpipe.extras.models.detector_settings import MODELS, DetectorSettings
-from tests.extras.models.fake_packages import IS_INSTALLED, write_files
+from tests.extras.models.fake_packages import write_files
 from tests.support.pages import ROOT
 
 COMMIT, OTHER = "a" * 40, "b" * 40
@@ -53,10 +51,6 @@ def test_the_hash_is_read_from_the_cache_and_recorded(cache, with_packages):
     assert recorded == settings  # a recorded section stays what it is
 
 
-def test_a_recorded_section_needs_no_files(cache):
-    assert DetectorSettings(files="c" * 64).identity_of_judge()["files"] == "c" * 64
-
-
 def test_other_files_are_another_judge_and_a_moved_folder_is_not(tmp_path):
     one, same, other = (write_files(tmp_path / place / name) for place, name in (("x", "a"), ("y", "a"), ("x", "b")))
     identities = [DetectorSettings(path=str(folder)).identity_of_judge() for folder in (one, same, other)]
@@ -91,28 +85,20 @@ def test_files_of_another_hash_are_refused(tmp_path, with_packages):
     assert settings.missing().key == "judge.files"
 
 
-@pytest.mark.skipif(IS_INSTALLED, reason="torch is installed")
-def test_a_missing_extra_is_named(tmp_path):
-    assert DetectorSettings(path=str(write_files(tmp_path))).missing().fix == INSTALL
-
-
 def test_the_command_installs_the_packages_of_the_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert shlex.split(INSTALL) == ["pip", "install", *project["optional-dependencies"]["models"]]
 
 
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"family": "nli"}, "name one with judge.model=owner/name"),
-        ({"path": "x", "model": "a/b"}, "leave `model` out"),
-        ({"model": "../../etc"}, "should match pattern"),
-        ({"model": "just-a-name"}, "should match pattern"),
-        ({"threshold": 1}, "less than 1"),
-        ({"family": "bert"}, "lettucedetect"),
-        ({"path": 3}, "valid string"),
-    ],
-)
+@pytest.mark.parametrize(("section", "message"), [
+    ({"family": "nli"}, "name one with judge.model=owner/name"),
+    ({"path": "x", "model": "a/b"}, "leave `model` out"),
+    ({"model": "../../etc"}, "should match pattern"),
+    ({"model": "just-a-name"}, "should match pattern"),
+    ({"threshold": 1}, "less than 1"),
+    ({"family": "bert"}, "lettucedetect"),
+    ({"path": 3}, "valid string"),
+])  # fmt: skip
 def test_wrong_sections(section, message):
     with pytest.raises(ValidationError, match=message.replace(".", r"\.").replace("(", r"\(")):
         DetectorSettings(**section)

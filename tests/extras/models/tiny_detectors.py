@@ -1,7 +1,5 @@
 """Tokenizers and models of detectors that are small enough to be made in a test, in the files that published models have."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,39 +12,27 @@ _TEXT = (
     "80 95 degrees for two minutes and holds less caffeine than coffee Where How does come a b c d e f g h i j"
 )
 WORDS = _TEXT.split()
-_SPECIAL = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "t5": ["<pad>", "</s>", "<unk>"]}
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
-def vocabulary(like: str) -> dict[str, int]:
-    """By token its id in the tokenizer that `write_tokenizer` writes."""
-    special = _SPECIAL[like]
-    return {token: number for number, token in enumerate([*special, *dict.fromkeys(WORDS)])}
-
-
-def write_tokenizer(folder: Path, *, like: str) -> Path:
-    """A tokenizer.json that splits at blanks and punctuation. `like`: bert ([CLS] a [SEP] b [SEP]) or t5 (a </s>)."""
+def write_tokenizer(folder: Path) -> Path:
+    """A tokenizer.json that splits at blanks and punctuation: [CLS] a [SEP] b [SEP]. Returns the path of its configuration."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
-    special, ids = _SPECIAL[like], vocabulary(like)
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]" if like == "bert" else "<unk>"))
+    ids = {token: number for number, token in enumerate([*_SPECIAL, *dict.fromkeys(WORDS)])}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    if like == "bert":
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])]
-        )
-    else:
-        tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", ids["</s>"])])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in _SPECIAL])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])]
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "tokenizer.json"
-    tokenizer.save(str(path))
-    limits = {"model_max_length": 126 if like == "bert" else 512}
-    names = {"pad_token": special[0], "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    if like == "t5":
-        names = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, **names, **limits}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, "model_max_length": 126, **names}
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
     return path
 
 
@@ -55,7 +41,7 @@ def write_modernbert(folder: Path, *, seed: int = 0, limit: int = 8192) -> Path:
     import torch
     from transformers import ModernBertConfig, ModernBertForTokenClassification
 
-    path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
+    path = write_tokenizer(folder)
     path.write_text(path.read_text(encoding="utf-8").replace('"model_max_length": 126', f'"model_max_length": {limit}'), encoding="utf-8")
     torch.manual_seed(seed)
     config = ModernBertConfig(
@@ -79,29 +65,12 @@ def widen(model: Any) -> None:
                 weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
 
 
-def write_t5(folder: Path, *, seed: int = 0) -> Path:
-    """A random T5 that writes texts, as MiniCheck's."""
-    import torch
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    write_tokenizer(folder, like="t5")
-    torch.manual_seed(seed)
-    config = T5Config(
-        vocab_size=256, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
-        decoder_start_token_id=0, num_labels=2, tie_word_embeddings=False,
-    )  # fmt: skip
-    model = T5ForConditionalGeneration(config)
-    widen(model)
-    model.save_pretrained(folder)
-    return folder
-
-
 def write_nli(folder: Path, *, kind: str, labels: Sequence[str], seed: int = 0) -> Path:
     """A random cross-encoder: `bert` (with segments), `roberta` (its places begin behind the padding) or `deberta-v2`."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    path = write_tokenizer(folder, like="bert").with_name("tokenizer_config.json")
+    path = write_tokenizer(folder)
     if kind != "bert":  # the others have no segments
         path.write_text(path.read_text(encoding="utf-8").replace('"token_type_ids", ', ""), encoding="utf-8")
     torch.manual_seed(seed)

@@ -1,7 +1,5 @@
 """Stores for tests: the memory of this process, and a server of `s3_server.py` with credentials that must appear in no file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,12 +1,10 @@
 """`s3://` by s3fs, against a local server: the same run as from disk, published and fetched; and no key anywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from tests.extras.objects.conftest import KEY_ID, SECRET
 from tests.extras.objects.test_published_runs import COMMON, DATA
 from tests.support.s3_server import S3Server
@@ -39,16 +37,6 @@ def test_a_run_over_a_bucket_is_published_fetched_and_verified(here: Path, serve
     assert main(["task=verify", "run=s3://b/runs/r/latest"]) == 0
     assert main(["task=fetch", "run=s3://b/runs/r/latest", "output_dir=elsewhere"]) == 0
     assert (Path("elsewhere/r") / run.name / "seal.json").read_bytes() == (run / "seal.json").read_bytes()
-
-
-def test_a_copy_is_used_until_the_file_changes(here: Path, server: S3Server) -> None:
-    words = [*COMMON, "dataset.path=s3://b/d", "dataset.files={main: '*.jsonl'}"]
-    assert main(words) == 0
-    assert main(words) == 0
-    assert len(server.seen("GET", "b/d/data.jsonl")) == 1
-    server.objects["b/d/data.jsonl"] = DATA.replace(b"3 things", b"4 things")
-    assert main(words) == 0
-    assert len(server.seen("GET", "b/d/data.jsonl")) == 2
 
 
 def test_what_cannot_be_published_is_said_before_anything_is_asked(

@@ -1,11 +1,6 @@
 """The behaviour tests of the call store once more, over PostgreSQL, and what only a server can do to it."""
 
-from __future__ import annotations
-
 import asyncio
-import math
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,31 +11,24 @@ from typing import Any
 import psycopg
 import pytest
 
+from ragpipe.core.call import Call
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
-from ragpipe.engine.cache_miss import nearest_call, stored_as
-from ragpipe.extras.postgres import link as links
 from ragpipe.extras.postgres import table as tables
 from ragpipe.extras.postgres.connection import PostgresConnection
-from ragpipe.extras.postgres.database import PostgresDatabase, make_tables
-from ragpipe.extras.postgres.link import PostgresLink, StoreUnreachable
+from ragpipe.extras.postgres.database import PostgresDatabase
+from ragpipe.extras.postgres.link import StoreUnreachable
 from ragpipe.extras.postgres.table import PostgresTable
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_database import call_database
-from ragpipe.store.calls.call_store import CallStore, read_calls
-from ragpipe.store.calls.ledger_rows import PaymentEntry, payment_entry
-from ragpipe.store.calls.maintenance import Choice, census, prunable, prune
-from ragpipe.store.calls.open_table import OpenedFor
-from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_requests import ClaimResult, Lookup
-from ragpipe.store.calls.transfer import export_calls, import_calls
+from ragpipe.runs.cache_miss import nearest_call, stored_as
+from ragpipe.store.call_database import call_database
+from ragpipe.store.call_store import CallStore, Choice, census, paid_by, prunable, prune, read_calls
+from ragpipe.store.ledger import ClaimResult, Lookup, OpenedFor, ledger_payment
+from ragpipe.store.transfer import export_calls, import_calls
 from tests.extras.postgres.postgres_server import PostgresServer, postgres_server
-from tests.support.waiting import HANGS_AFTER_S, wait_until
+from tests.support.waiting import HANGS_AFTER_S
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
     K,
-    call,
-    made,
     test_a_call_that_cannot_be_stored_is_refused_and_others_are_not,  # noqa: F401
     test_a_cancelled_taker_leaves_no_claim,  # noqa: F401
     test_a_claim_of_a_loop_that_was_closed_is_given_back,  # noqa: F401
@@ -52,7 +40,6 @@ from tests.unit.store.test_calls import (
     test_text_that_is_no_unicode_is_stored_with_replacements,  # noqa: F401
     test_two_that_refuse_a_stored_reply_ask_once,  # noqa: F401
     test_what_may_pass_is_never_stored,  # noqa: F401
-    test_works_from_one_loop_after_another,  # noqa: F401
 )
 from tests.unit.store.test_ledger import (
     test_a_reply_that_comes_too_late_is_paid,  # noqa: F401
@@ -112,31 +99,6 @@ def session(place: PostgresDatabase) -> psycopg.Connection[Any]:
     db = psycopg.connect(place.url, autocommit=True)
     db.execute(f"SET search_path TO {place.schema}".encode())
     return db
-
-
-def test_any_call_comes_back_and_goes_over_a_file_into_sqlite(
-    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from hypothesis import given, settings
-
-    folder = tmp_path_factory.mktemp("files")
-
-    @settings(max_examples=60, deadline=None, database=None)
-    @given(made())
-    def stored(one: Call) -> None:
-        async def put() -> None:
-            assert await store.get_or_claim(K("k"), freshness=damage_free) is None
-            await store.put(one)
-            assert await store.get_or_claim(K("k")) == one
-
-        asyncio.run(put())
-
-    from ragpipe.store.calls.store_requests import Freshness
-
-    damage_free = Freshness.NONE
-    with CallStore(place, run_id="r") as store:
-        stored()
-    assert export_calls(place, folder / "one.jsonl") == 1
 
 
 def test_stores_of_both_kinds_exchange_equal_calls(
@@ -254,20 +216,6 @@ def test_after_a_cut_network_nobody_is_dead_before_it_could_come_back(place: Pos
     first.close()
 
 
-def test_a_process_of_this_host_that_ended_in_a_cut_is_dead_at_once(place: PostgresDatabase) -> None:
-    other, first = table(place, "other"), table(place, "first")
-    assert other.find_or_claim([Lookup(K("k"))]) == [GRANTED]
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait(HANGS_AFTER_S)
-    with session(place) as db:
-        db.execute("UPDATE owners SET pid = %s WHERE run_id = 'other'", (ended.pid,))
-    _cut(first)
-    first._owners._buried_at = -math.inf
-    assert first.find_or_claim([Lookup(K("k"))]) == [HELD]
-    assert first.find_or_claim([Lookup(K("k"))]) == [GRANTED]
-    first.close()
-
-
 def _cut(opened: PostgresTable) -> None:
     """End the connection, as a network does that is cut; the server stays."""
     with psycopg.connect(opened.place.url, autocommit=True) as beside:
@@ -308,37 +256,11 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresDatabase, 
     assert results == [HELD]
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_the_reply_of_a_woken_process_harms_nothing(place: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
-    _elsewhere(monkeypatch)
-
-    async def work() -> None:
-        with CallStore(place, run_id="one", silent_after_s=60, beat_s=60) as one, CallStore(place, run_id="two", silent_after_s=0.3) as two:
-            assert await one.get_or_claim(K("k")) is None
-            assert await asyncio.wait_for(two.get_or_claim(K("k")), HANGS_AFTER_S) is None
-            order = (one, two) if is_first else (two, one)
-            replies = [await store.put(replace(call(), text=f"by {store.run_id}")) for store in order]
-            assert replies[0] == replies[1] == await one.get_or_claim(K("k"))
-            assert replies[0].run_id == ("one" if is_first else "two")
-
-    asyncio.run(work())
-    with session(place) as db:
-        assert db.execute("SELECT count(*) FROM claims").fetchone() == (0,)
-
-
 def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresDatabase) -> None:
     opened = table(place, "one")
     limit = opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
     assert limit == ("15s",)
     opened.close()
-
-
-def test_a_key_that_was_freed_is_told_without_a_question(place: PostgresDatabase) -> None:
-    first, second = table(place, "first"), table(place, "second")
-    first.find_or_claim([Lookup(K("k"))])
-    second.freed()
-    first.write([], [K("k")])
-    assert wait_until(second.freed) == {K("k")[:8]}
 
 
 def test_the_tables_are_made_once_by_processes_that_start_together(server: PostgresServer) -> None:
@@ -359,14 +281,11 @@ def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
-        ("DROP TABLE meta", DataError, "of another program"),
-        ("ALTER TABLE calls RENAME COLUMN text TO words", (DataError, OutputError), "not those of a call store"),
-    ],
-)
+@pytest.mark.parametrize(("change", "error", "words"), [
+    ("UPDATE meta SET value = '99' WHERE name = 'format'", FormatMismatch, "format 99"),
+    ("DROP TABLE meta", DataError, "of another program"),
+    ("ALTER TABLE calls RENAME COLUMN text TO words", (DataError, OutputError), "not those of a call store"),
+])  # fmt: skip
 def test_tables_of_another_kind_are_refused(place: PostgresDatabase, change: str, error: Any, words: str) -> None:
     table(place, "r").close()
     with session(place) as db:
@@ -449,45 +368,6 @@ def test_a_crash_of_the_server_is_waited_out(durable: PostgresServer) -> None:
 
 
 @contextmanager
-def _crash_before_commit(place: PostgresDatabase, server: PostgresServer, others: int) -> Iterator[list[int]]:
-    """The server stops hard once, when all statements of a transaction were sent. It is there again at once, and so many transactions of
-    others come first."""
-    begin, crashes = PostgresConnection.transaction, list[int]()
-
-    @contextmanager
-    def transaction(db: PostgresConnection) -> Iterator[None]:
-        with begin(db):
-            yield
-            if not crashes:
-                crashes.append(1)
-                server.stop("immediate")
-                server.start()
-                with session(place) as other:
-                    for _ in range(others):
-                        other.execute("SELECT pg_current_xact_id()")
-                        other.commit()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostgresConnection, "transaction", transaction)
-        yield crashes
-
-
-@pytest.mark.parametrize("others", [0, 20])
-def test_a_transaction_that_a_crash_took_is_not_taken_for_one_of_the_same_number(durable: PostgresServer, others: int) -> None:
-    """After a crash PostgreSQL gives the number of a transaction that left no trace to a later one, or has none of that number yet. The
-    claim was lost with the first, and must be made again: else another process asks the same."""
-    place = durable.place()
-    one, two = table(place, "one"), table(place, "two")
-    key = K("k")
-    with _crash_before_commit(place, durable, others) as crashes:
-        assert one.find_or_claim([Lookup(key)]) == [ClaimResult.GRANTED]
-    assert crashes
-    assert two.find_or_claim([Lookup(key)]) == [ClaimResult.HELD]
-    one.close()
-    two.close()
-
-
-@contextmanager
 def _lost_answer() -> Iterator[list[int]]:
     """The server has committed one transaction, and the word of it never comes."""
     begin, lost = PostgresConnection.transaction, list[int]()
@@ -506,8 +386,8 @@ def _lost_answer() -> Iterator[list[int]]:
         yield lost
 
 
-def _paid(at: str) -> PaymentEntry:
-    return payment_entry(K("k"), "r", 1, damage.Payment("m", at, 1, 1, usd=0.5))
+def _paid(at: str) -> damage.Payment:
+    return ledger_payment(K("k"), "r", 1, damage.Payment("m", at, 1, 1, usd=0.5))
 
 
 def test_payments_whose_answer_was_lost_are_entered_once(place: PostgresDatabase) -> None:
@@ -536,23 +416,6 @@ def test_claims_whose_answer_was_lost_are_granted_and_those_of_other_tasks_are_n
     assert other.find_or_claim(asked) == [GRANTED, GRANTED, HELD, HELD]
     mine.close()
     other.close()
-
-
-def test_a_reply_whose_answer_was_lost_is_stored_once(place: PostgresDatabase) -> None:
-    one = damage.call(1)
-
-    async def work() -> None:
-        with CallStore(place, run_id="r", beat_s=60, silent_after_s=180) as store:
-            assert await store.get_or_claim(one.key) is None
-            store.record_payment(one.key, 1, damage.Payment("m", damage.TIME, 1, 1, usd=0.5))
-            with _lost_answer() as lost:
-                assert await store.put(one) == one
-            assert lost
-
-    asyncio.run(work())
-    assert paid_by(place, "r").replies == 1
-    with session(place) as db:
-        assert db.execute("SELECT (SELECT count(*) FROM calls), (SELECT count(*) FROM claims)").fetchone() == (1, 0)
 
 
 def test_a_repeated_transaction_waits_for_the_one_that_the_server_is_still_at(place: PostgresDatabase) -> None:
@@ -584,44 +447,6 @@ def test_a_repeated_transaction_waits_for_the_one_that_the_server_is_still_at(pl
     rows.close()
 
 
-def test_a_known_database_that_is_away_is_waited_for_while_the_store_is_opened(durable: PostgresServer) -> None:
-    """A worker opens the store when the process that leads it has reached it, and has done nothing there yet."""
-    place, messages = durable.place(), list[str]()
-    durable.stop("immediate")
-    start = threading.Timer(1, durable.start)
-    start.start()
-    with CallStore(place, run_id="worker", patience_s=0.2, say=messages.append, is_known=True):
-        assert [message.split(";")[-1].split(" after ")[0] for message in messages] == [
-            " waiting for it, up to 60 s",
-            f"the call store {place} is there again",
-        ]
-    start.join()
-
-
-@pytest.mark.thorough
-def test_a_database_that_goes_away_before_its_tables_are_made_is_waited_for(durable: PostgresServer) -> None:
-    place = durable.place()
-    link = PostgresLink(place)
-    durable.stop("immediate")
-    start = threading.Timer(1, durable.start)
-    start.start()
-    assert make_tables(link)
-    link.close()
-    start.join()
-    assert call_database(place).exists()
-
-
-def test_the_message_of_an_outage_names_the_limit_that_ended_the_wait(durable: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HURRIED_S", 0.3)
-    place, hurry = durable.place(outage_s=0.6), threading.Event()
-    durable.stop("immediate")
-    with pytest.raises(StoreUnreachable, match=r"not stored\. store\.outage_s=0\.6 says how long to wait\.$"):
-        PostgresLink(place, OpenedFor("r", is_known=True))
-    hurry.set()
-    with pytest.raises(StoreUnreachable, match=r"The run was ending, and then waits 0\.3 s at most; otherwise store\.o"):
-        PostgresLink(place, OpenedFor("r", is_known=True, hurry=hurry))
-
-
 def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
     durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,58 +476,6 @@ def test_a_server_that_does_not_come_back_ends_the_run_and_loses_nothing(
     assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
     assert read_calls(place, [one.key]) == {one.key: one}
     assert paid_by(place, "r").replies == 1
-
-
-def test_a_reply_whose_task_was_cancelled_in_an_outage_is_kept(
-    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import tempfile
-
-    folder = tmp_path_factory.mktemp("kept")
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    place, one = durable.place(outage_s=1.0), damage.call(1)
-
-    async def work() -> None:
-        store = CallStore(place, run_id="r")
-        assert await store.get_or_claim(one.key) is None
-        durable.stop("immediate")
-        putting = asyncio.create_task(store.put(one))
-        await asyncio.sleep(0.3)
-        putting.cancel()
-        await asyncio.wait([putting])
-        with pytest.raises(OutputError, match="task=store action=import from="):
-            await asyncio.to_thread(store.close)
-
-    asyncio.run(work())
-    durable.start()
-    time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
-    (file,) = folder.iterdir()
-    assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
-    assert read_calls(place, [one.key]) == {one.key: one}
-
-
-def test_a_timeout_of_the_role_does_not_end_the_wait_for_another_process(place: PostgresDatabase, server: PostgresServer) -> None:
-    one = damage.call(1)
-    call_database(place).make()
-    with psycopg.connect(server.url, autocommit=True) as db:
-        for name in ("statement_timeout", "lock_timeout"):
-            db.execute(f"ALTER ROLE postgres SET {name} = '200ms'")
-    try:
-
-        async def work() -> None:
-            with CallStore(place, run_id="r") as store:
-                assert await store.get_or_claim(one.key) is None
-                other = psycopg.connect(server.url)
-                other.execute(f"SELECT 1 FROM {place.schema}.claims FOR UPDATE")
-                free = threading.Timer(0.6, other.close)
-                free.start()
-                assert await store.put(one) == one
-                free.join()
-
-        asyncio.run(work())
-    finally:
-        with psycopg.connect(server.url, autocommit=True) as db:
-            db.execute("ALTER ROLE postgres RESET ALL")
 
 
 def _read_only(server: PostgresServer, is_on: bool) -> None:

@@ -1,7 +1,5 @@
 """Many processes, and whole runs, over one store in PostgreSQL: what was asked is counted."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,7 +15,7 @@ import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.extras.postgres.database import PostgresDatabase
-from ragpipe.store.calls.call_store import read_calls
+from ragpipe.store.call_store import read_calls
 from tests.extras.postgres.postgres_server import PostgresServer
 from tests.support.harness import Server, arguments, finish, write_cases
 from tests.support.waiting import HANGS_AFTER_S, wait_until
@@ -27,8 +25,8 @@ pytestmark = pytest.mark.slow
 ASKER = """
 import asyncio, os, random, sys
 from ragpipe.core.digest import sha256
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_store import CallStore
+from ragpipe.core.call import Call
+from ragpipe.store.call_store import CallStore
 from ragpipe.extras.postgres.database import PostgresDatabase
 
 place, log, seed, keys, silent = PostgresDatabase(*sys.argv[1:3]), sys.argv[3], *map(int, sys.argv[4:6]), float(sys.argv[6])

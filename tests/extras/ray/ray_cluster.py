@@ -1,7 +1,5 @@
 """A cluster of Ray on this machine, whose nodes are processes that can be killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

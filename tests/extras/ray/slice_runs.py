@@ -1,7 +1,5 @@
 """Runs whose cases are measured elsewhere: a metric that says where, the command, and what its processes do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -73,8 +71,8 @@ def ended(place: Path, *words: str, code: int = 0, **environment: str) -> str:
 
 def seals(place: Path, output_dir: str) -> Mapping[str, Any]:
     """The seals of all tables of the run, by their names."""
-    tables: Mapping[str, Any] = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())["tables"]
-    return tables
+    files = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())["files"]
+    return {name: digest for name, digest in files.items() if name.endswith(".parquet")}
 
 
 def bytes_of(place: Path, output_dir: str) -> dict[str, bytes]:

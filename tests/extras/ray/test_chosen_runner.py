@@ -1,14 +1,12 @@
 """Where the cases of a run with `runner=ray` are measured."""
 
-from __future__ import annotations
-
 import pytest
 
-from ragpipe.cli import compose
+from ragpipe.cli.command_line import compose
 from ragpipe.core import registry
 from ragpipe.core.registry import find
-from ragpipe.engine.chosen_runner import stays_here
 from ragpipe.extras.ray.settings import RaySettings
+from ragpipe.runs.workers import stays_here
 
 pytestmark = pytest.mark.slow  # a composition per row
 
@@ -17,18 +15,15 @@ EMBEDDER = ["embedder=minilm", "metrics=[semantic_similarity]"]
 GPU, CLUSTER = "runner.num_gpus=1", "runner.address=head:6379"
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["metrics=[faithfulness]"], None),
-        (["metrics=[retrieval]", CLUSTER], None),
-        ([*MODEL, "metrics=[faithfulness]", GPU], "calls leave from one process"),
-        (EMBEDDER, "a model that computes here"),
-        ([*EMBEDDER, GPU], None),
-        ([*EMBEDDER, GPU, CLUSTER], "set store.url"),
-        ([*EMBEDDER, GPU, CLUSTER, "store.url=mine://host/db"], None),
-    ],
-)
+@pytest.mark.parametrize(("words", "why"), [
+    (["metrics=[faithfulness]"], None),
+    (["metrics=[retrieval]", CLUSTER], None),
+    ([*MODEL, "metrics=[faithfulness]", GPU], "calls leave from one process"),
+    (EMBEDDER, "a model that computes here"),
+    ([*EMBEDDER, GPU], None),
+    ([*EMBEDDER, GPU, CLUSTER], "set store.url"),
+    ([*EMBEDDER, GPU, CLUSTER, "store.url=mine://host/db"], None),
+])  # fmt: skip
 def test_only_what_asks_no_server_goes_to_ray(words: list[str], why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RaySettings, "missing", lambda _: iter(()))  # the choice is the same where Ray is not installed
     monkeypatch.setattr(registry, "find", lambda kind, name: (lambda *_: None) if kind == "store" else find(kind, name))
@@ -38,6 +33,6 @@ def test_only_what_asks_no_server_goes_to_ray(words: list[str], why: str | None,
 
 def test_the_runner_is_in_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RaySettings, "missing", lambda _: iter(()))
-    words = ["runner.slice=7", "runner.num_gpus=1", "runner.env_vars=[HF_HOME]", "+runner.resources.disk=1"]
+    words = ["runner.slice=7", "runner.num_gpus=1", "runner.env_vars=[HF_HOME]"]
     composed = [compose(["+experiment=quickstart", f"runner={kind}", *more]) for kind, more in (("local", []), ("ray", words))]
     assert composed[0].identity() == composed[1].identity()

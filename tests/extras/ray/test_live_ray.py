@@ -1,13 +1,11 @@
 """A run with a language model and `runner=ray`: its own process asks, and says so."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from ragpipe.engine.chosen_runner import ASKS_HERE
+from ragpipe.runs.workers import ASKS_HERE
 from tests.extras.ray.live_runs import Place
 from tests.support.harness import Server, surplus
 

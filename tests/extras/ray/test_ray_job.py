@@ -1,13 +1,11 @@
 """The job for Kubernetes in docs/extras/ray: its command composes, and all pods have what a run needs of them."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest
 import yaml
 
-from ragpipe.cli import compose_task
+from ragpipe.cli.command_line import compose_task
 from ragpipe.extras.ray.settings import RaySettings
 from tests.support.pages import DOCS
 

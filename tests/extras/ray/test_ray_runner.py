@@ -1,7 +1,5 @@
 """Runs whose cases Ray measures: the same bytes from a cluster of any size, whatever is killed, and nothing of Ray left behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -35,10 +35,9 @@ def test_a_key_is_not_passed_on(name: str) -> None:
         RaySettings(env_vars=["HF_HOME", name])
 
 
-@pytest.mark.parametrize("wrong", [{"num_cpus": 0}, {"num_gpus": -1}, {"resources": {"disk": 0}}, {"num_cpus": float("inf")}])
-def test_what_a_slice_needs_is_positive(wrong: dict[str, object]) -> None:
+def test_a_slice_needs_no_less_than_no_gpu() -> None:
     with pytest.raises(ValidationError):
-        RaySettings.model_validate(wrong)
+        RaySettings(num_gpus=-1)
 
 
 @pytest.mark.parametrize("spec", [None, importlib.machinery.ModuleSpec("ray", None)])  # absent, or a folder of this name

@@ -1,17 +1,15 @@
 """Messages about measured slices: what arrives is what was sent."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.extras.ray.messages import HEAD, WorkerFailure, failure_message, measured_message, measured_of
-from ragpipe.schema.table_schemas import SCORES, table_from
-from ragpipe.stages.slices import MeasuredSlice, Slice
-from ragpipe.stages.table_rows import PackedInputs
-from ragpipe.store.files.parquet_parts import encoded_part
+from ragpipe.runs.case_measuring import MeasuredSlice, Slice
+from ragpipe.runs.table_rows import PackedInputs
+from ragpipe.store.parquet_parts import encoded_part
+from ragpipe.store.table_rows import SCORES, table_from
 
 ROW = {
     "sample_id": "a", "method": "m", "repeat": 1, "iteration": 1, "metric": "x", "score_name": "x", "value": 0.1,
@@ -29,7 +27,7 @@ def arrived(message: bytes) -> MeasuredSlice:
 
 
 @pytest.mark.parametrize("scores", [TABLE, encoded_part(TABLE)], ids=["table", "part"])
-@pytest.mark.parametrize("asked", [[], [PackedInputs((), (), 0, b"ab"), PackedInputs((("x", 1),), (None, 4), 4, b"c")]])
+@pytest.mark.parametrize("asked", [[], [PackedInputs((), 0, b"ab"), PackedInputs((("x", 1),), 4, b"c")]])
 def test_a_slice_arrives_as_it_was_measured(scores: object, asked: list[PackedInputs]) -> None:
     sent = MeasuredSlice(2, LINES, 1, [["timeout", "other"]], scores, asked)
     assert arrived(measured_message(sent, Slice(0, 0, 2))) == sent

@@ -1,18 +1,16 @@
 """What must hold for every case of a synthesized set, checked against the documents alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
 
-from ragpipe.core.text_match import normalise
-from ragpipe.documents.markdown import Document
+from ragpipe.core.sample import Anchor, Chunk, Sample
+from ragpipe.core.text import normalise
+from ragpipe.data.markdown import Document
 from ragpipe.extras.test_sets.english import word_set
-from ragpipe.metrics.shared.anchor_match import matches_anchor
-from ragpipe.schema.sample import Anchor, Chunk, Sample
+from ragpipe.metrics.shared.ranking import matches_anchor
 
 _FUNCTION_WORDS = word_set(
     "a about am an and are as at by can cost did do does for from give go goes has have how i in into is it looking many me much money "

@@ -1,14 +1,12 @@
 """`task=build_dataset` as it is typed: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 
 LOG = [
     {"trace": f"t{number}", "ask": {"text": text}, "reply": "x" * number, "grade": number}
@@ -62,17 +60,6 @@ def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[s
     assert "not the one that the configuration names" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_the_seed_decides_and_not_the_order(log: Path) -> None:
-    hashes = []
-    for number, (lines, seed) in enumerate([(LOG, 0), (LOG[::-1], 0), (LOG, 3)]):
-        write(lines)
-        assert build(f"build.dir=set{number}", "build.n=2", f"build.seed={seed}") == 0
-        hashes.append(json.loads(Path(f"set{number}/card.json").read_text())["sha256"])
-    assert hashes[0] == hashes[1]
-    assert hashes[2] != hashes[0]
-
-
 @pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "says"), [
@@ -81,7 +68,7 @@ def test_the_seed_decides_and_not_the_order(log: Path) -> None:
     (("build.dir=s", "dataset.limit=3"), "null: a test set is drawn from all"),
     (("build.dir=s", "dataset.sample={n: 3}"), "null: a test set is drawn from all"),
     (("build.dir=s", "build.by=category", "build.n=null"), "`by` needs `n`"),
-    (("build.dir=s", "build.sead=1"), "did you mean seed?"),
+    (("build.dir=s", "build.nn=1"), "did you mean n?"),
     (("build.dir=s", "build.by=category"), "no value in any of 5 cases"),
     (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
     (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
@@ -97,42 +84,3 @@ def test_what_is_refused_writes_nothing(log: Path, capsys: pytest.CaptureFixture
 def test_without_a_data_set(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=build_dataset", "build.dir=s"]) == 2
     assert "no data set" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_broken_line_is_refused_or_left_out(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open(log, "a", encoding="utf-8") as file:
-        file.write('{"trace": "t9", "ask"\n')
-    assert build("build.dir=s") == 2
-    error = capsys.readouterr().err
-    assert "log.jsonl:6" in error
-    assert "build.faults=skip" in error
-    assert build("build.dir=s", "build.faults=skip", "build.n=4") == 0
-    captured = capsys.readouterr()
-    assert "left out because of line: 1, the first at log.jsonl:6" in captured.err
-    assert len(cases("s")) == 4
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(("option", "file", "cases_in"), [
-    ("langfuse", "langfuse/traces_full.jsonl", 10),
-    ("openinference", "openinference/otlp_per_batch.jsonl", 10),
-    ("promptfoo", "promptfoo/results.json", 20),
-])  # fmt: skip
-def test_logs_of_real_packages(
-    real_data: Path, log: Path, capsys: pytest.CaptureFixture[str], option: str, file: str, cases_in: int
-) -> None:
-    """Ten questions each (README of the files); promptfoo's were answered by two systems."""
-    path = real_data / "shapes" / file
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    words = ["task=build_dataset", f"dataset={option}", f"dataset.path={path}", "build.n=4", f"build.dir={option}"]
-    assert main(words) == 0, capsys.readouterr().err
-    card = json.loads(Path(option, "card.json").read_text(encoding="utf-8"))
-    assert {row["step"]: row["kept"] for row in card["steps"]}["filter"] == cases_in
-    assert {row["step"]: row["kept"] for row in card["steps"]}["exact duplicates"] == 10
-    built = cases(option)
-    assert len(built) == 4
-    assert all(case["meta"]["origin"]["kind"] == "log" for case in built)
-    assert sum(card["outputs"].values()) == 4 * cases_in // 10

@@ -1,7 +1,5 @@
 """The second demonstration set: its counts, and that task=synthesize makes it again from the handbook as it is now."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,12 @@ import pytest
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.resources import data_path
-from ragpipe.documents.markdown import read_documents
+from ragpipe.data.markdown import read_documents
 from ragpipe.extras.test_sets.drafts import QuestionDraw
 from ragpipe.extras.test_sets.frozen_set import write_frozen_set
 from ragpipe.extras.test_sets.question_templates import read_templates
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
-from ragpipe.extras.test_sets.synthesize_settings import SynthesizeSettings
+from ragpipe.extras.test_sets.synthesize import SynthesizeSettings
 from ragpipe.extras.test_sets.template_cases import template_cases
 from tests.extras.test_sets.synthesized import faults
 
@@ -40,10 +38,10 @@ def test_it_has_the_five_categories(card: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_it_can_be_made_again(card: dict[str, Any], tmp_path: Path) -> None:
-    settings = SynthesizeSettings.model_validate({**card["settings"], "seed": card["seed"], "dir": "again"})
+    settings = SynthesizeSettings.model_validate({**card["settings"], "dir": "again"})
     documents = read_documents(data_path(settings.documents))
     source = SourceDocuments(documents, settings.organisation)
-    templates, draw = read_templates(settings.templates), QuestionDraw(settings.seed)
-    cases = template_cases(source, templates, settings.counts.by_kind(), draw, settings.seed)
+    templates, draw = read_templates(settings.templates), QuestionDraw(card["seed"])
+    cases = template_cases(source, templates, settings.by_kind(), draw, card["seed"])
     assert [fault for case in cases for fault in faults(case, documents)] == []
     assert write_frozen_set(tmp_path / "again", cases, {}) == card["sha256"], AGAIN

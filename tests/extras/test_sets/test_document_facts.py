@@ -1,8 +1,6 @@
 """What is read from sections: facts, lists, series, paragraphs; and what is passed over."""
 
-from __future__ import annotations
-
-from ragpipe.documents.markdown import Document, parse_document
+from ragpipe.data.markdown import Document, parse_document
 from ragpipe.extras.test_sets.source_documents import SourceDocuments, facts, item_lists, paragraphs, period_series
 
 

@@ -1,10 +1,8 @@
 """Filled templates read well: articles, plurals, enumerations."""
 
-from __future__ import annotations
-
 import pytest
 
-from ragpipe.extras.test_sets.english import as_sentence, enumerated, fill, is_plural, read_period, slot_names, uncapitalised, with_article
+from ragpipe.extras.test_sets.english import fill, is_plural, read_period, slot_names, uncapitalised, with_article
 
 
 @pytest.mark.parametrize(("phrase", "article"), [
@@ -39,11 +37,6 @@ def test_slots_are_filled() -> None:
     assert slot_names("{Key} of {a thing}, {key}") == ["key", "thing"]
     with pytest.raises(KeyError):
         fill("{value}", slots)
-
-
-def test_small_pieces() -> None:
-    assert [enumerated(list("abc")[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
-    assert [as_sentence(text) for text in ("Yes", "Yes.", 'He said "yes."')] == ["Yes.", "Yes.", 'He said "yes."']
 
 
 @pytest.mark.parametrize(("text", "later"), [

@@ -1,7 +1,5 @@
 """task=synthesize with a model, killed with -9 twice: the replies that were stored are not asked for again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

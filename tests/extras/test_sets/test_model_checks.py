@@ -1,11 +1,9 @@
 """What the questions of a language model must hold to be kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from ragpipe.extras.test_sets.model_questions import rephrasing_fault, section_question_fault
-from ragpipe.schema.judge_answers.synthesis_answers import SectionQuestion
+from ragpipe.judge.answers import SectionQuestion
 
 BEFORE = 'What does the document "Error codes" say about Kestrel in Q1 2026?'
 

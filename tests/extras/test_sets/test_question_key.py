@@ -1,13 +1,9 @@
 """Which questions are the same, which are near, and which are neither."""
 
-from __future__ import annotations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.extras.test_sets.log_cases import NearDuplicates
-from ragpipe.extras.test_sets.log_scan import hash64, normalised_text, question_text
+from ragpipe.extras.test_sets.log_scan import normalised_text
 
 
 @pytest.mark.parametrize(("text", "normalised"), [
@@ -24,24 +20,6 @@ from ragpipe.extras.test_sets.log_scan import hash64, normalised_text, question_
 ])  # fmt: skip
 def test_a_text_is_normalised(text: str, normalised: str) -> None:
     assert normalised_text(text) == normalised
-
-
-@pytest.mark.slow
-@given(st.text())
-def test_normalising_twice_changes_nothing_more(text: str) -> None:
-    again = normalised_text(normalised_text(text))
-    assert normalised_text(again) == again
-
-
-def test_the_history_counts() -> None:
-    turns = [{"role": "user", "text": "Who was Ada?"}, {"role": "assistant", "text": "A mathematician."}]
-    plain = {"question": "When?"}
-    assert question_text(plain) == "when"
-    assert question_text({**plain, "history": turns}) == "user: who was ada\nassistant: a mathematician\nwhen"
-    assert question_text({**plain, "history": []}) == question_text(plain)
-    texts = ["a", "b", ""]
-    assert len({hash64(text) for text in texts}) == 3
-    assert all(0 <= hash64(text) < 2**64 for text in texts)
 
 
 NEAR = [
@@ -129,29 +107,3 @@ def test_two_words_that_many_questions_have_are_no_typing_error() -> None:
         assert near.kept_before(text) is None
     assert near.kept_before("how long is the free trail of the app") is None
     assert near.kept_before("how long is the free trlal of the app") == "how long is the free trial of the app"
-
-
-@pytest.mark.slow
-@given(st.lists(st.text("abc ", min_size=1, max_size=30), max_size=25), st.sampled_from([0.6, 0.8, 0.95]))
-def test_only_what_is_like_enough_is_near(texts: list[str], threshold: float) -> None:
-    """By the definition of the likeness; an equal text is always near."""
-    near, kept = NearDuplicates(threshold), list[str]()
-    for text in texts:
-        before = near.kept_before(text)
-        assert before is not None or text not in kept
-        assert before is None or (before in kept and _likeness(text, before) >= threshold and _marks(text) == _marks(before))
-        kept += [text] if before is None else []
-
-
-def _marks(text: str) -> list[str]:
-    return sorted(word for word in text.split() if len(word) == 1)
-
-
-def _likeness(first: str, second: str) -> float:
-    """Twice the longest common subsequence over both lengths, by the textbook's table."""
-    row = [0] * (len(second) + 1)
-    for sign in first:
-        before = 0
-        for place, other in enumerate(second, 1):
-            before, row[place] = row[place], before + 1 if sign == other else max(row[place], row[place - 1])
-    return 2 * row[-1] / (len(first) + len(second))

@@ -1,7 +1,5 @@
 """From a log to a frozen set: what is dropped, what is drawn, what is said, and that order is nothing."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -10,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
-from ragpipe.datasets.dataset import open_dataset
-from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.data.dataset import open_dataset
+from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.build_dataset import BuiltSet, build_test_set
-from ragpipe.extras.test_sets.question_draw import BuildSettings, equal_shares
+from ragpipe.extras.test_sets.question_draw import BuildSettings
 
 Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
 TOPICS = ("returns", "orders", "repairs", "deliveries")
@@ -67,7 +63,8 @@ def build(tmp_path: Path) -> Build:
         path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log), encoding="utf-8")
         source = open_dataset(DatasetSettings(name="log", path=str(path), **(dataset or {})), Path())
         out = tmp_path / f"set-{number}"
-        made = build_test_set(source, BuildSettings(dir=str(out), **{"seed": 1, **settings}), chunk_text=None)
+        seed = settings.pop("seed", 1)
+        made = build_test_set(source, BuildSettings(dir=str(out), **settings), seed=seed, chunk_text=None)
         return made, [json.loads(text) for text in (out / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
     return built
@@ -113,7 +110,6 @@ def test_duplicates_are_counted_and_one_stands_for_all(build: Build) -> None:
     assert len(cases) == 20
     assert len({case["id"] for case in cases} & {"a", "t0"}) == 1
     assert build(random.Random(1).sample([*LOG[:20], *forms, typo], 23), n=None)[0].sha256 == made.sha256
-    assert len(build([*LOG[:20], *forms, typo], n=None, near=None)[1]) == 21
 
 
 def test_the_same_question_after_another_history_is_another(build: Build) -> None:
@@ -144,16 +140,6 @@ def test_a_small_stratum_says_so_and_the_others_fill_the_set(build: Build) -> No
     ]
     assert made.notes[2] == "category is absent in 1 of 93 cases: they are the stratum (none)"
     assert {row["stratum"]: row["questions"] for row in made.card["strata"]}["orders"] == 2
-
-
-@pytest.mark.slow
-@given(st.dictionaries(st.text("abcd", min_size=1, max_size=2), st.integers(0, 50), min_size=1), st.integers(1, 150))
-def test_equal_shares(sizes: dict[str, int], total: int) -> None:
-    shares = equal_shares(sizes, total)
-    assert sum(shares.values()) == min(total, sum(sizes.values()))
-    assert all(0 <= shares[name] <= sizes[name] for name in sizes)
-    open_shares = [shares[name] for name in sizes if shares[name] < sizes[name]]
-    assert not open_shares or max(shares.values()) - min(open_shares) <= 1  # only a full stratum has less than the others
 
 
 def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
@@ -265,7 +251,7 @@ def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str
         build(log, **settings)
 
 
-@pytest.mark.parametrize("settings", [{"by": "a", "n": None}, {"n": 0}, {"near": 1.0}, {"by": "a["}])
+@pytest.mark.parametrize("settings", [{"by": "a", "n": None}, {"n": 0}, {"by": "a["}])
 def test_settings_that_do_not_go_together(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="BuildSettings"):
         BuildSettings(dir="x", **settings)

@@ -1,7 +1,5 @@
 """Personal data out of a case: consistent placeholders, and what is left alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,14 +1,12 @@
 """`task=synthesize`: what it writes, its exit codes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 
 pytestmark = pytest.mark.slow  # several whole runs
 

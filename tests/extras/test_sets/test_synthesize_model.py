@@ -1,14 +1,12 @@
 """`task=synthesize` with a language model, at the wire: what is kept and dropped, what is counted, what is asked again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 
 pytestmark = pytest.mark.slow  # several whole runs
@@ -91,7 +89,7 @@ def test_what_holds_is_kept_and_the_rest_is_counted(start: Any, tmp_path: Path, 
         assert start(server, "again", "synthesize.counts.free=2") == 0
         assert len(server.log) == asked, "every reply was in the call store"
     printed = capfd.readouterr().out
-    assert "plan: 5 cases, up to 5 new calls" in printed
+    assert "plan: 5 cases, about 5 new calls" in printed
     cases = cases_of(tmp_path / "set")
     assert cases == cases_of(tmp_path / "again")
     card = json.loads((tmp_path / "set" / "card.json").read_text(encoding="utf-8"))
@@ -134,6 +132,6 @@ def test_a_failure_that_passes_can_be_resumed(start: Any, tmp_path: Path, capfd:
 
 
 def test_the_embedded_judge_writes_no_questions(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["task=synthesize", "synthesize.documents=docs", "synthesize.dir=set", "synthesize.model=true", "judge=evidence"]
+    words = ["task=synthesize", "synthesize.documents=docs", "synthesize.dir=set", "synthesize.model=true", "judge=rules"]
     assert main(words) == 2
-    assert "the embedded judge writes no questions" in capfd.readouterr().err
+    assert "the rules judge writes no questions" in capfd.readouterr().err

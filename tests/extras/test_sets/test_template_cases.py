@@ -1,18 +1,14 @@
 """Cases from templates: they fit their documents, on the handbook and on documents of any content."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.core.resources import data_path
-from ragpipe.documents.markdown import Document, parse_document, read_documents
+from ragpipe.data.markdown import Document, parse_document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
 from ragpipe.extras.test_sets.english import meaning_words
@@ -140,42 +136,6 @@ def test_too_few_questions_are_counted(handbook: list[Document]) -> None:
         made(handbook, quote_only=7, complete=3)
     assert [problem.key for problem in caught.value.problems] == ["synthesize.counts.quote_only"]
     assert len(made(handbook, quote_only=6)) == 6
-
-
-NAMES = ("Alder", "Birch", "Cedar", "Dogwood", "Elm")
-KEYS = ("Height", "Notice period", "Opening hours", "Colour", "Founded", "Made in", "VAT rate", "Owner", "Head office")
-WORDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs", "Sc")), min_size=1, max_size=30).map(
-    lambda text: " ".join(text.split())
-)
-VALUES = WORDS.filter(lambda text: any(sign.isalnum() for sign in text))
-ITEMS = st.lists(VALUES.map(lambda text: f"x{text}"), min_size=3, max_size=9, unique_by=lambda text: text.casefold())
-
-
-@st.composite
-def generated(draw: st.DrawFn) -> list[Document]:
-    """Documents about named things, each with facts, a list, a series and a paragraph of any characters."""
-    documents = []
-    for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)):
-        keys = draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=5))
-        lines = [f"# {name}", "", f"We like {name} a lot.", "", "## Facts", *(f"- **{key}:** {draw(VALUES)}" for key in keys)]
-        mark = draw(st.sampled_from(["-", "*", "1."]))
-        lines += ["", "## Risks", "", *(f"{mark} {item}" for item in draw(ITEMS)), "", "## Sales by quarter", ""]
-        start = draw(st.integers(2000, 2090))
-        lines += [f"- **Q{1 + n % 4} {start + n // 4}:** {draw(st.integers(0, 10**6)):,}" for n in range(draw(st.integers(2, 7)))]
-        lines += ["", "## Service terms", "", draw(VALUES)]
-        head = draw(st.sampled_from(["", "", "policy: quote_only", "policy: no_use"]))
-        text = f"---\ntitle: {name}\n{head}\n---\n" + "\n".join(lines) + "\n"
-        documents.append(parse_document(text.encode(), f"{name.lower()}.md"))
-    return documents
-
-
-@pytest.mark.slow
-@given(generated(), st.integers(0, 3))
-def test_every_case_fits_documents_of_any_content(documents: list[Document], seed: int) -> None:
-    cases = made(documents, seed)
-    assert [fault for case in cases for fault in faults(case, documents)] == []
-    words = [meaning_words(case["question"]) for case in cases]
-    assert len(set(words)) == len(words)
 
 
 def test_wrong_templates_are_named(tmp_path: Path) -> None:

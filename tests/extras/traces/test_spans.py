@@ -1,7 +1,5 @@
 """Spans of literal exports: one record per trace, under one set of names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +10,9 @@ import yaml
 
 from ragpipe.core.errors import DataError
 from ragpipe.core.registry import option_files
-from ragpipe.datasets.fault_list import Faults
-from ragpipe.datasets.path_expressions import Expression
-from ragpipe.datasets.text_lines import DataFile
+from ragpipe.data.expressions import Expression
+from ragpipe.data.faults import Faults
+from ragpipe.data.text_lines import DataFile
 from ragpipe.extras.traces.attribute_spans import identifier, numbered_items
 from ragpipe.extras.traces.span import documents, message_text, retrieved_document, usage
 from ragpipe.extras.traces.span_reader import read_spans

@@ -1,5 +1,5 @@
 """The browser of the tests of pages."""
 
-from tests.slow.pages.conftest import browser
+from tests.slow.report.conftest import browser
 
 __all__ = ["browser"]

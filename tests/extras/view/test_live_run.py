@@ -1,7 +1,5 @@
 """`task=view` in a process of its own while a run goes on at a slow judge, is killed, and goes on again."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,25 +1,19 @@
 """Files of run folders that anybody may have made: what is read, what is served, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
-from ragpipe.extras.view.listed_run import read_run, resume_command
+from ragpipe.extras.view.listed_run import resume_command
 from ragpipe.extras.view.run_files import bytes_below, json_below, opened_below
 from ragpipe.extras.view.run_index import RunIndex
-from ragpipe.schema.format_version import FORMAT
 from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import PAGE, listed_run
 from tests.support.ordinary_user import folder_for_all, ordinary_user
-from tests.support.page_blocks import block_json
 
 ID = "0123456789ab"
 
@@ -106,22 +100,6 @@ def test_each_hostile_folder_is_one_line_and_the_good_run_stays(tmp_path: Path) 
     assert "format 99" in reasons["format"]
 
 
-@pytest.mark.parametrize("content", [{"format": 1}, {"format": FORMAT}, None])
-async def test_the_page_is_there_with_a_run_that_cannot_be_read(tmp_path: Path, content: dict[str, Any] | None) -> None:
-    listed_run(tmp_path / "a", ID, 0.5)
-    run = tmp_path / "a" / "bbbbbbbbbbbb"
-    run.mkdir()
-    if content is not None:
-        (run / "manifest.json").write_text(json.dumps(content))
-    async with client_of(tmp_path) as (client, server):
-        answer = await client.get("/", headers=allowed(server))
-        assert answer.status == 200
-        rows = {row["id"]: row for row in block_json(await answer.text(), "index")["rows"]}
-        assert set(rows) == {ID, "bbbbbbbbbbbb"}
-        assert rows["bbbbbbbbbbbb"]["state"] in ("broken", "refused")
-        assert "bbbbbbbbbbbb" in (await answer.text()).partition("<noscript>")[2]
-
-
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
     with folder_for_all() as home:
@@ -134,22 +112,6 @@ def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
     assert set(runs) == {f"good/{ID}", "good/bbbbbbbbbbbb"}
     assert (runs[f"good/{ID}"].state, runs["good/bbbbbbbbbbbb"].state) == ("complete", "broken")
     assert "Permission denied" in runs["good/bbbbbbbbbbbb"].reason
-
-
-@pytest.mark.slow
-@given(content=st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
-        ["format", "run_id", "iterations", "data", "identity", "name", "1", "digest", "created_at", "overall", "scores", "n_cases"]
-    ), inner, max_size=6), max_leaves=12))  # fmt: skip
-def test_no_content_of_a_manifest_takes_the_list_away(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
-    root = tmp_path_factory.mktemp("run") / ID
-    root.mkdir()
-    manifest = {"format": 6, **content} if isinstance(content, dict) else content
-    (root / "manifest.json").write_text(json.dumps(manifest))
-    (root / "final").mkdir()
-    (root / "final" / "metrics.json").write_text(json.dumps(content))
-    assert read_run(root, f"x/{ID}").status.state in ("broken", "refused", "stopped", "complete", "incomplete")
 
 
 @pytest.mark.parametrize(
@@ -171,27 +133,24 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
 
 @pytest.mark.thorough(tried=7)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        (f"/runs/a/{ID}/report.html", 200),
-        (f"/runs/a/{ID}/report.md", 200),
-        (f"/runs/a/{ID}/manifest.json", 404),
-        (f"/runs/a/{ID}/config.yaml", 404),
-        (f"/runs/a/{ID}/samples.parquet", 404),
-        (f"/runs/a/{ID}/../{ID}/report.html", 404),
-        (f"/runs/a/%2e%2e/a/{ID}/report.html", 404),
-        (f"/runs/a%2F{ID}/report.html", 200),
-        (f"/runs//a/{ID}/report.html", 404),
-        ("/runs/../../etc/report.html", 404),
-        (f"/runs/b/{ID}/report.html", 404),
-        (f"/runs/a/{ID}/report.data/d1.js", 200),
-        (f"/runs/a/{ID}/report.data/..%2freport.js", 404),
-        (f"/runs/a/{ID}/report.data/absent.js", 404),
-        (f"/runs/a/{ID}/report.data/evil.js", 404),
-        (f"/runs/a/{ID}/compare.data/d1.js", 404),
-    ],
-)
+@pytest.mark.parametrize(("path", "status"), [
+    (f"/runs/a/{ID}/report.html", 200),
+    (f"/runs/a/{ID}/report.md", 200),
+    (f"/runs/a/{ID}/manifest.json", 404),
+    (f"/runs/a/{ID}/config.yaml", 404),
+    (f"/runs/a/{ID}/samples.parquet", 404),
+    (f"/runs/a/{ID}/../{ID}/report.html", 404),
+    (f"/runs/a/%2e%2e/a/{ID}/report.html", 404),
+    (f"/runs/a%2F{ID}/report.html", 200),
+    (f"/runs//a/{ID}/report.html", 404),
+    ("/runs/../../etc/report.html", 404),
+    (f"/runs/b/{ID}/report.html", 404),
+    (f"/runs/a/{ID}/report.data/d1.js", 200),
+    (f"/runs/a/{ID}/report.data/..%2freport.js", 404),
+    (f"/runs/a/{ID}/report.data/absent.js", 404),
+    (f"/runs/a/{ID}/report.data/evil.js", 404),
+    (f"/runs/a/{ID}/compare.data/d1.js", 404),
+])  # fmt: skip
 async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, status: int) -> None:
     from yarl import URL
 

@@ -1,7 +1,5 @@
 """What the page says of runs: differences, series, history, counters."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime
@@ -10,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from ragpipe.extras.view.index_document import history_lines, index_document, index_page, progress_document
-from ragpipe.extras.view.run_changes import RunChanges, runs_before
+from ragpipe.extras.view.index_document import history_lines, index_document, progress_document
+from ragpipe.extras.view.run_changes import all_changes, runs_before
 from ragpipe.extras.view.run_index import Listing, RunIndex
-from ragpipe.pages.page_file import page_html
-from ragpipe.store.files.processes import this_process
-from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, iso_time
+from ragpipe.store.processes import this_process
+from ragpipe.store.progress import CallCounts, CaseCounts, ProgressState, iso_time
 from tests.support.compared_runs import IDENTITY
 from tests.support.listed_runs import listed_run
-from tests.support.page_blocks import block_json
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -38,36 +34,11 @@ def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way
     listed_run(tmp_path / "y", IDS[3], 0.9, day=4)
     runs = listing_of(tmp_path).runs
     assert {key: run.key for key, run in runs_before(runs).items()} == {f"x/{IDS[2]}": f"x/{IDS[0]}"}
-    changes = RunChanges().all_of(runs)
+    changes = all_changes(runs)
     change = changes[f"x/{IDS[2]}"]
     assert change is not None
     assert change.words.startswith("+0.20 [")
     assert change.state == "better"
-
-
-def test_equal_answers_are_no_change(tmp_path: Path) -> None:
-    for place in (0, 1):
-        listed_run(tmp_path / "x", IDS[place], 0.5, day=1 + 4 * place)
-    changes = RunChanges().all_of(listing_of(tmp_path).runs)
-    change = changes[f"x/{IDS[1]}"]
-    assert change is not None
-    assert (change.words, change.state) == ("no change in 30 cases", "same")
-
-
-def test_a_file_that_changes_is_read_again_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ragpipe.extras.view.run_index as module
-
-    runs = [listed_run(tmp_path / "x", run_id, 0.5, day=1) for run_id in IDS[:3]]
-    index, read = RunIndex(tmp_path), list[str]()
-    real = module.read_run
-    monkeypatch.setattr(module, "read_run", lambda root, key: read.append(key) or real(root, key))  # type: ignore[func-returns-value]
-    before = index.read_all()
-    assert len(read) == 3
-    assert index.read_all().revision == before.revision
-    assert len(read) == 3
-    runs[1].html.write_text("another page")
-    assert index.read_all().revision != before.revision
-    assert read[3:] == [f"x/{IDS[1]}"]
 
 
 def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
@@ -75,7 +46,7 @@ def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Pat
         listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))
     listed_run(tmp_path / "alone", IDS[5], 0.5)
     runs = listing_of(tmp_path).runs
-    (line,) = history_lines(runs, RunChanges().all_of(runs))
+    (line,) = history_lines(runs, all_changes(runs))
     assert (line["name"], line["score"], line["from"], line["to"]) == ("x", "grade", "2026-01-01", "2026-01-03")
     nodes = line["svg"][2]
     paths = [attributes["d"] for tag, attributes, _ in nodes if tag == "path" and attributes["class"] == "way"]
@@ -123,29 +94,9 @@ def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) ->
     assert live["live"]["errors"] == [["rate_limit", "2"], ["<b>", "1"]]
     figures = dict(live["live"]["figures"])
     assert figures == {
-        "sent": "30", "answered": "25", "in flight": "3", "waiting": "2", "failed requests": "2", "cases resumed": "4",
+        "sent": "30", "answered": "25", "in flight": "3", "waiting": "2", "requests without a reply": "2", "cases resumed": "4",
         "cases with an error": "1", "tokens": "1,234", "answers per second": "1.5", "cost": "$0.5000",
     }  # fmt: skip
-
-
-def test_the_page_is_there_while_a_run_goes_on(unfinished: Path, tmp_path: Path) -> None:
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
-    html = page_html(index_page(index_document(tmp_path, listing_of(tmp_path), {}, "r"), is_live=True))
-    (row,) = block_json(html, "index")["rows"]
-    assert (row["state"], row["live"]["done"], row["overall"]) == ("running", "10 of 120 cases", "")
-
-
-def test_a_run_whose_process_is_gone_has_stalled(unfinished: Path, tmp_path: Path) -> None:
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=f"{me.mark}9")  # a later process with the same pid
-    live = only(tmp_path)
-    assert (live["state"], live["reason"]) == ("stalled", f"process {me.pid} is gone")
-    assert live["resume"] == "python -m ragpipe +experiment=e name=x"
-    assert "left" not in live["live"]
-    figures = dict(live["live"]["figures"])
-    assert (figures["sent"], figures["answered"]) == ("30", "25")
-    assert {"in flight", "waiting", "answers per second", "provider"}.isdisjoint(figures)  # a dead process has none
 
 
 @pytest.mark.thorough(tried=2)

@@ -1,10 +1,6 @@
 """The static folder: what it holds, what it leaves out, and what it never overwrites."""
 
-from __future__ import annotations
-
 import errno
-import os
-import re
 import shutil
 from pathlib import Path
 from urllib.parse import unquote
@@ -59,27 +55,12 @@ def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_one_run_alone(outputs: Path, tmp_path: Path) -> None:
-    assert write_site(outputs, tmp_path / "site", f"team 1/night%ly/{A}").runs == 1
-    assert not re.search(B, " ".join(files(tmp_path / "site")))
-
-
-@pytest.mark.slow
 def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     write_site(outputs, site)
     (site / "CNAME").write_text("example.org")
     write_site(outputs, site, f"team 1/night%ly/{B}")
     assert files(site) == {"CNAME", "index.html", "site.json", *(f"runs/team 1/night%ly/{B}/report.{kind}" for kind in ("html", "md"))}  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_run_whose_report_cannot_be_read_is_left_out(outputs: Path, tmp_path: Path) -> None:
-    report = outputs / "team 1" / "night%ly" / A / "report.html"
-    report.unlink()
-    os.mkfifo(report)
-    assert write_site(outputs, tmp_path / "site") == SiteContents(runs=1, comparisons=0, left_out=2)
-    assert not [name for name in files(tmp_path / "site") if A in name]
 
 
 @pytest.mark.slow

@@ -131,17 +131,6 @@ def test_a_report_of_another_program_reads_nothing_of_the_server(browser: Browse
         assert tab.title() == "refused, refused"
 
 
-def test_eight_tabs_are_all_alive(browser: Browser, view: ViewProcess) -> None:
-    with open_page(browser) as first:
-        tabs = [opened(first, view), *(first.page.context.new_page() for _ in range(7))]
-        for tab in tabs[1:]:
-            tab.goto(f"http://127.0.0.1:{view.port}/")
-            tab.wait_for_selector("html[data-ready=all]", state="attached")
-        for tab in tabs:
-            with tab.expect_response(lambda answer: answer.url.endswith("/progress") and answer.ok, timeout=20_000):
-                tab.bring_to_front()
-
-
 def test_a_run_is_live_in_two_tabs_then_stalled_and_the_server_comes_back(browser: Browser, tmp_path: Path) -> None:
     out = tmp_path / "outputs"
     out.mkdir()

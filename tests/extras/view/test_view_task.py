@@ -1,7 +1,5 @@
 """`task=view` and the site of `task=export` from the command line, over real runs; the server over a folder that changes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -12,12 +10,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from yarl import URL
 
-from ragpipe.cli import compose, main
+from ragpipe.cli.command_line import compose, main
 from ragpipe.core.errors import ConfigError
-from ragpipe.extras.view import run_index
-from ragpipe.extras.view.run_index import RunIndex
 from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
@@ -35,11 +30,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_output_folder_may_still_be_made_and_any_other_must_be_there(folder: Path) -> None:
+def test_the_output_folder_may_still_be_made(folder: Path) -> None:
     assert str(compose(["task=view"]).root) == "outputs"
     assert str(compose(["task=view", "output_dir=mine"]).root) == "mine"
-    with pytest.raises(ConfigError, match=r"(?s)view\.dir.*absent: no such folder"):
-        compose(["task=view", "view.dir=absent"])
     (folder / "outputs").write_text("")
     with pytest.raises(ConfigError, match="no folder"):
         compose(["task=view"])
@@ -78,44 +71,6 @@ async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(f
         assert [row["id"] for row in content["rows"]] == [B]
 
 
-@pytest.mark.slow
-def test_a_listing_that_nobody_asked_for_is_read_anew_before_it_is_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_index, "STALE_S", 0.0)  # as after a minute in which nobody asked
-    listed_run(folder / "a", A, 0.5)
-    index = RunIndex(folder)
-    index.start()
-    try:
-        assert [run.run_id for run in index.listing().runs] == [A]
-        listed_run(folder / "a", B, 0.6)
-        assert {run.run_id for run in index.listing().runs} | {run.run_id for run in index.listing().runs} == {A, B}
-    finally:
-        index.stop()
-
-
-@pytest.mark.slow
-def test_a_fault_while_the_folder_is_read_is_said_and_the_next_look_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed_run(folder / "a", A, 0.5)
-    monkeypatch.setattr(run_index, "EVERY_S", 0.01)
-    monkeypatch.setattr(run_index, "STALE_S", 0.0)
-    looks = iter([MemoryError("no room"), None])
-    scan_folder = run_index.scan_folder
-
-    def scan(root: Path) -> Any:
-        if (fault := next(looks, None)) is not None:
-            raise fault
-        return scan_folder(root)
-
-    monkeypatch.setattr(run_index, "scan_folder", scan)
-    index = RunIndex(folder)
-    index.start()
-    try:
-        listings = [index.listing() for _ in range(5)]
-    finally:
-        index.stop()
-    assert listings[-1].error == ""
-    assert [run.run_id for run in listings[-1].runs] == [A]
-
-
 async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,16 +87,6 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
         assert "fire" not in await answer.text()
         assert answer.headers["Cache-Control"] == "no-store"
     assert [record.getMessage() for record in caplog.records] == ["GET /progress: RuntimeError: the disk is on fire\\x1b[2J"]
-
-
-@pytest.mark.slow
-async def test_a_name_with_a_newline_is_served(folder: Path) -> None:
-    for place, run_id in enumerate((A, B)):
-        listed_run(folder / "x" / "a\nb", run_id, 0.5, day=1 + place)
-    async with client_of(folder / "x") as (client, server):
-        row = (await (await client.get("/index.json", headers=allowed(server))).json())["rows"][0]
-        url = URL(f"{client.make_url('/')}{row['links'][0][1]}", encoded=True)
-        assert (await client.session.get(url, headers=allowed(server))).status == 200
 
 
 @pytest.mark.thorough

@@ -1,7 +1,5 @@
 """Every field of every JSON file of a run folder with a wrong value: the page stays, and the other runs on it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +10,9 @@ import pytest
 from ragpipe.extras.view.index_document import index_document, index_page, progress_document
 from ragpipe.extras.view.run_changes import runs_before
 from ragpipe.extras.view.run_index import RunIndex
-from ragpipe.pages.page_file import page_html
-from ragpipe.store.files.processes import this_process
-from ragpipe.store.run.progress_state import CallCounts, CaseCounts, ProgressState, iso_time
+from ragpipe.report.page_file import page_html
+from ragpipe.store.processes import this_process
+from ragpipe.store.progress import CallCounts, CaseCounts, ProgressState, iso_time
 from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
 

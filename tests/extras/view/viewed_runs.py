@@ -1,7 +1,5 @@
 """Output folders for the page over all runs, from literals."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal
@@ -64,7 +62,7 @@ class ViewProcess:
 @contextmanager
 def view_process(folder: Path, *words: str) -> Iterator[ViewProcess]:
     """Serve a folder; at the end the process gets Ctrl-C, and must end by itself with 0."""
-    command = [sys.executable, "-m", "ragpipe", "task=view", f"view.dir={folder}", *words]
+    command = [sys.executable, "-m", "ragpipe", "task=view", f"output_dir={folder}", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout

@@ -1,20 +1,9 @@
 """Fitted weights are advised as often as docs/extras/weights.md says: a part of its simulation, with other draws."""
 
-from __future__ import annotations
-
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import pytest
-
-SPEC = importlib.util.spec_from_file_location("weights_benchmark", Path(__file__).parents[3] / "benchmarks" / "weights.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-benchmark = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = benchmark
-SPEC.loader.exec_module(benchmark)
+import weights as benchmark
 
 REPETITIONS = 100
 ADVISED = {30: 0.22, 60: 0.51, 100: 0.86, 300: 1.0}

@@ -1,7 +1,5 @@
 """Fitted weights: scipy's non-negative least squares, cases by hand, and advice only where there is something to gain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,21 +20,6 @@ def test_as_near_to_the_target_as_scipy_comes(rows: list[list[float]]) -> None:
     x = non_negative_least_squares(columns, target)
     assert np.all(x >= 0)
     assert np.linalg.norm(columns @ x - target) == pytest.approx(nnls(columns, target)[1], abs=1e-7)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_weights_of_scipy(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    columns, target = rng.standard_normal((40, 7)), rng.standard_normal(40)
-    assert non_negative_least_squares(columns, target) == pytest.approx(nnls(columns, target)[0], abs=1e-10)
-
-
-def test_non_negative_least_squares_by_hand() -> None:
-    """The plain solution of the second is (3/2, -1/2): without the column that would be negative, (1 + 1) / (1 + 1)."""
-    assert non_negative_least_squares(np.eye(2), np.array([2.0, -1.0])) == pytest.approx([2, 0])
-    columns = np.array([[1.0, 1.0], [1.0, 3.0]])
-    assert non_negative_least_squares(columns, np.array([1.0, 0.0])) == pytest.approx([0.5, 0])
-    assert non_negative_least_squares(columns, np.array([-1.0, -1.0])) == pytest.approx([0, 0])
 
 
 def rated(n: int, true: list[float], noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -97,14 +80,11 @@ def test_the_scale_of_ratings_and_the_sum_of_weights_mean_nothing() -> None:
     assert first == fit_weights(scores, ratings, USED, seed=7)
 
 
-@pytest.mark.parametrize(
-    ("scores", "ratings", "reason"),
-    [
-        (np.ones((29, 2)), np.arange(29.0), "few_ratings"),
-        (np.ones((40, 2)), np.arange(40.0), "no_spread"),
-        (np.arange(80.0).reshape(40, 2), np.ones(40), "no_spread"),
-    ],
-)
+@pytest.mark.parametrize(("scores", "ratings", "reason"), [
+    (np.ones((29, 2)), np.arange(29.0), "few_ratings"),
+    (np.ones((40, 2)), np.arange(40.0), "no_spread"),
+    (np.arange(80.0).reshape(40, 2), np.ones(40), "no_spread"),
+])  # fmt: skip
 def test_nothing_to_say(scores: np.ndarray, ratings: np.ndarray, reason: str) -> None:
     result: WeightFit = fit_weights(scores, ratings, np.array([0.5, 0.5]))
     assert (result.reason, result.gain, result.is_advised) == (reason, None, False)

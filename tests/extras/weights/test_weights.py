@@ -1,7 +1,5 @@
 """`task=weights`: the run's own overall score under its own weights, other sets, ranks, ratings, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.extras.weights.weights import IN_USE
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
@@ -47,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def weighed(run: Path, *words: str) -> dict[str, Any]:
-    assert main(["task=weights", f"run={run}", "weights.draws=500", *words]) == 0
+    assert main(["task=weights", f"run={run}", *words]) == 0
     document: dict[str, Any] = json.loads((run / "weights.json").read_text(encoding="utf-8"))
     return document
 
@@ -144,19 +142,16 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("words", "messages"),
-    [
-        (["+weights.sets.a={fom: 1}"], ["weights.sets.a.fom", "did you mean form?"]),
-        (["+weights.sets.a={person: 1}"], ["a score of the run that may have a weight: use, form, depth"]),
-        (["+weights.sets.a={form: 0}"], ["weight over 0 in 'a'"]),
-        (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
-        (["weights.ratings=persn"], ["did you mean person?"]),
-        (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
-        (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"]),
-        (["weights.ratings=ratings.jsonl"], ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "messages"), [
+    (["+weights.sets.a={fom: 1}"], ["weights.sets.a.fom", "did you mean form?"]),
+    (["+weights.sets.a={person: 1}"], ["a score of the run that may have a weight: use, form, depth"]),
+    (["+weights.sets.a={form: 0}"], ["weight over 0 in 'a'"]),
+    (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
+    (["weights.ratings=persn"], ["did you mean person?"]),
+    (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
+    (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"]),
+    (["weights.ratings=ratings.jsonl"], ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"]),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(
     run: Path, words: list[str], messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

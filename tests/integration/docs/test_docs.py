@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ragpipe.cli import compose_task, main
+from ragpipe.cli.command_line import compose_task, main
 from ragpipe.core import registry
-from ragpipe.datasets.dataset import Record, open_dataset
-from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.data.dataset import Record, open_dataset
+from ragpipe.data.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, running
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
@@ -31,12 +31,10 @@ from tests.support.thoroughness import THOROUGH, some_of
 
 EXTRAS = ("batch", "checks", "models", "test_sets", "traces", "weights")
 PAGES = (
-    "README.md", "adding-a-metric.md", "budgets.md", "call-store.md", "citations.md", "comparing.md",
-    "configuration.md", "cookbook.md", "data-doctor.md", "datasets.md", "diagnosis.md", "first-hour.md",
+    "README.md", "command-line.md", "comparing.md", "configuration.md", "costs.md", "datasets.md", "diagnosis.md",
     *(f"extras/{name}.md" for name in EXTRAS if (DOCS / "extras" / f"{name}.md").exists()),
-    "example-rag.md", "offline-judge.md", "install.md", "iterations.md", "juries.md", "judge-options.md", "latency.md",
-    "migrating-from-deepeval.md", "migrating-from-promptfoo.md", "migrating-from-ragas.md", "monitoring.md", "python.md", "rejudging.md",
-    "reports.md", "run-modes.md", "scoring.md", "success-criteria.md", "sweeps.md", "systems.md", "tutorial.md",
+    "install.md", "migrating-from-deepeval.md", "migrating-from-promptfoo.md", "migrating-from-ragas.md", "monitoring.md",
+    "python.md", "rejudging.md", "reports.md", "scoring.md", "systems.md", "tutorial.md",
 )  # fmt: skip
 NOT_RUN = (
     "git clone ", "mkdir my-rag", "cd my-rag", "hf download ", "python -m pip ", "export ", "python -m pytest", "python benchmarks/",
@@ -48,13 +46,13 @@ SHELL = ("mkdir ", "cp ", "sh eval/")
 SCRIPT = "sh eval/"
 """Starts half a dozen processes, as tests/slow/ci does with the same script: the pages that show it do so in thorough runs."""
 MORE_SECTIONS = {
-    "gates.md": ["Gates", "Against a baseline", "Tiers"], "http-systems.md": ["An HTTP endpoint as the system"],
-    "python-systems.md": ["A Python callable as the system"], "reproducibility.md": ["Explain"],
-    "several-methods.md": ["Several live methods in one run"],
+    "adding-a-metric.md": ["Your own metric", "A metric that asks a judge"], "calibrating.md": ["Walk-through"],
+    "gates.md": ["Gates", "Against a baseline", "Ready-made modes", "Tiers", "Success criteria"],
+    "how-a-run-works.md": ["The call store"], "judges.md": ["Judges", "Your own endpoint", "Ask in another way", "Juries", "The rules judge"],
+    "prompts.md": ["A rubric without code", "Change a prompt", "Citations, sources and refusals"],
+    "reproducibility.md": ["Explain"],
 }  # fmt: skip
 """Sections that are run, of pages whose others show parts of files, or need what people have done."""
-ELSEWHERE = ("walkthrough.md",)
-"""tests/slow/labelling/test_walkthrough.py runs it, with the labels of a person."""
 RUN = [section for page in PAGES for section in sections(page)] + [
     section for page, titles in MORE_SECTIONS.items() for section in sections(page) if section.title in titles
 ]
@@ -87,14 +85,13 @@ SECTIONS = [pytest.param(section, id=str(section), marks=marks(section)) for sec
 COMPOSED = [
     pytest.param(line, id=f"{page.name}: {line}", marks=[needs_files] if "embedder=minilm" in line else [])
     for page in sorted(DOCS.glob("*.md"))
-    if page.name not in ELSEWHERE
     for section in sections(page.name)
     if section not in RUN
     for step in section.steps
     if step.kind == "commands"
     for line in commands(step.text)
     if line.startswith("python -m ragpipe ") and "scoring.calibration=" not in line  # the walk-through makes one
-    if "plugins=[mine]" not in line  # tests/slow/config/test_plugins.py writes the package of the page and runs them
+    if "plugins=[mine]" not in line  # tests/slow/cli/test_plugins.py writes the package of the page and runs them
 ]
 
 
@@ -212,7 +209,7 @@ def test_a_command_that_is_not_run_has_options_and_keys_that_exist(line: str, he
         file = here / "conf" / group / f"{name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# @package _g{'lobal_' if group == 'experiment' else 'roup_'}\n{text}\n", encoding="utf-8")
-    for run in {"my", *re.findall(r"outputs/(\w+)/latest", line)}:
+    for run in {"my", *re.findall(r"(?:outputs/|\b(?:run|base|candidate)=)(\w+)", line)}:
         shutil.copytree(page_run, here / "outputs" / run, symlinks=True, dirs_exist_ok=True)
     words = shlex.split(line.replace("<draw>", "0f3c"))[3:]
     if "-m" in words:  # of a sweep its first job

@@ -8,7 +8,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 

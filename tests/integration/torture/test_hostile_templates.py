@@ -12,13 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.core.errors import PromptError, PromptTooLong
+from ragpipe.core.fences import fence
 from ragpipe.core.resources import prompts_dir
-from ragpipe.prompting.fences import fence
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.prompting.prompt import MAX_RENDERED
-from ragpipe.schema.sample import Chunk
+from ragpipe.core.sample import Chunk
+from ragpipe.judge.prompt import MAX_RENDERED
+from ragpipe.judge.prompt_library import PromptLibrary
 from tests.support.checks import Bench, places_of
 from tests.support.harness import environment, start
 from tests.support.waiting import HANGS_AFTER_S
@@ -157,7 +157,7 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
 
 @pytest.mark.slow
 def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkeypatch, capsys) -> None:
-    from tests.integration.tasks.test_finished import written
+    from tests.integration.cli.test_finished import written
 
     monkeypatch.chdir(tmp_path)
     folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[answer_relevance]")
@@ -186,9 +186,9 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkey
 @pytest.mark.slow
 def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsys) -> None:
     """A link `prompts/<metric>` in a run folder that waits for its run would lead every template somewhere else."""
-    from ragpipe.cli import compose
+    from ragpipe.cli.command_line import compose
     from ragpipe.core.errors import OutputError
-    from ragpipe.engine.runs.manifest import copy_prompts
+    from ragpipe.runs.manifest import copy_prompts
 
     monkeypatch.chdir(tmp_path)
     config = compose(["dataset=demo", "metrics=[answer_relevance]"])
@@ -331,7 +331,15 @@ NOISE = (
 TWICE = """
 import asyncio, sys
 import ragpipe
+from ragpipe.core.errors import ConfigError, ProviderUnusable
 words = sys.argv[1:]
+for wrong, kind, told in ((words, ProviderUnusable, "RAGPIPE_TEST_KEY"), ([*words, "judge.concurrency=no"], ConfigError, "judge.concurrency")):
+    try:
+        ragpipe.run(wrong)
+    except kind as error:
+        assert told in str(error)
+    else:
+        raise SystemExit("nothing was raised")
 one = ragpipe.run(words)
 assert one.scores.shape[0] == 6, one.scores
 two = ragpipe.run([*words, "judge.season=s2"])
@@ -348,7 +356,6 @@ assert again.path == three.path
 assert list(again.records["sample_id"]) == [f"q{i:05d}" for i in range(6)]
 assert set(again.scores["status"]) == {"ok"}
 assert len(again.judge_inputs) == 12
-assert again.metrics["overall"]["n"] if "n" in again.metrics["overall"] else True
 assert again.cost["used"]["calls"] == 12
 print("done")
 """
@@ -362,42 +369,14 @@ def _python(code: str, b: Bench, *words: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.slow
-def test_three_runs_in_one_process_one_of_them_inside_a_loop(bench: Make) -> None:
+def test_three_runs_in_one_process_after_two_that_failed_one_of_them_inside_a_loop(bench: Make) -> None:
     b = bench(cases=6)
+    b.fault("401:first=1")
     done = _python(TWICE, b, *b.args())
     assert done.returncode == 0, done.stderr
     assert "done" in done.stdout
     assert [word for word in NOISE if word in done.stderr] == [], done.stderr
-    assert len(b.server.log) == 36, "three seasons of twelve questions"
-
-
-@pytest.mark.slow
-def test_errors_are_raised_and_a_later_run_works(bench: Make) -> None:
-    b = bench(cases=6)
-    b.fault("401:first=1")
-    code = """
-import sys
-import ragpipe
-from ragpipe.core.errors import ConfigError, ProviderUnusable
-words = sys.argv[1:]
-try:
-    ragpipe.run(words)
-except ProviderUnusable as error:
-    assert "RAGPIPE_TEST_KEY" in str(error)
-else:
-    raise SystemExit("nothing was raised")
-try:
-    ragpipe.run([*words, "judge.concurrency=no"])
-except ConfigError as error:
-    assert "judge.concurrency" in str(error)
-else:
-    raise SystemExit("nothing was raised")
-assert set(ragpipe.run(words).scores["status"]) == {"ok"}
-"""
-    done = _python(code, b, *b.args())
-    assert done.returncode == 0, done.stderr
-    assert [word for word in NOISE if word in done.stderr] == [], done.stderr
-    assert len(b.server.log) == 13
+    assert len(b.server.log) == 1 + 36, "the refused one, then three seasons of twelve questions"
 
 
 SCRIPTS = {
@@ -424,21 +403,4 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
         assert answer in json.loads(asked[name])[-1]["content"]
     entries = [json.loads(line) for line in (ran.folder / "iteration-1/journal.jsonl").read_bytes().split(b"\n")[1:-1]]
     assert {e["sample_id"] for e in entries} == set(SCRIPTS)
-    assert b.run().requests == []
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "fault", ["nul", "surrogate", "half_escape", *(pytest.param(f, marks=pytest.mark.slow) for f in ("raw_newlines", "bom"))]
-)
-@pytest.mark.slow
-def test_odd_characters_in_a_reply_survive_or_are_replaced(bench: Make, fault: str) -> None:
-    b = bench(cases=6)
-    b.fault(fault)
-    ran = b.run()
-    assert ran.code == 0, ran.text
-    assert [row["status"] for row in ran.rows()] == ["ok"] * 6
-    assert not any("\x00" in (r["reply"] or "") for r in ran.rows("judge_inputs"))
-    if fault == "half_escape":
-        assert {"characters_replaced"} <= {flag for r in ran.rows("judge_inputs") for flag in r["flags"]}
     assert b.run().requests == []

@@ -10,13 +10,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose as own_compose
-from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -28,7 +25,7 @@ from markdown_it import MarkdownIt
 from omegaconf import OmegaConf
 
 import ragpipe
-from ragpipe.cli import compose, main
+from ragpipe.cli.command_line import compose, main
 from ragpipe.core.errors import ConfigError
 from tests.support.checks import Bench, check_folder
 from tests.support.harness import ROOT, environment, run_folder
@@ -54,7 +51,7 @@ def _words(b: Bench, metrics: str = "retrieval") -> str:
     return " ".join(
         f"'{w}'"
         for w in [
-            "dataset=jsonl", f"dataset.path={b.data}", f"metrics=[{metrics}]", "judge=evidence", "name=torture",
+            "dataset=jsonl", f"dataset.path={b.data}", f"metrics=[{metrics}]", "judge=rules", "name=torture",
             f"output_dir={b.folder / 'out'}",
         ]
     )  # fmt: skip
@@ -157,19 +154,6 @@ def test_hostile_texts_in_a_plan_and_an_error(bench: Make) -> None:
     assert "cases.jsonl:2" in ran.text
 
 
-def test_a_broken_file_is_named_and_nothing_else_is_said(bench: Make) -> None:
-    """Nor at the end of the process, when what was left half-written is thrown away."""
-    b = bench()
-    lines = b.data.read_text().splitlines()
-    b.data.write_text("\n".join([*lines[:5], '{"id": broken', *lines[6:]]) + "\n")
-    done = _shell(f"$PY -m ragpipe {_words(b, 'faithfulness')}", b.folder)
-    assert done.returncode == 2
-    assert "cases.jsonl:6" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert not (b.folder / "out" / "torture").exists()
-
-
 RUN = ["dataset=jsonl", "dataset.path=mine.jsonl", "metrics=[retrieval]"]
 WRONG = [
     [*RUN, "judge.threshold=hot"], [*RUN, "name=${nowhere}"], [*RUN, "hydra.run.dir=x"], ["dataset=none"], [*RUN, "name=${oc.env:A_KEY}"],
@@ -240,27 +224,6 @@ def test_so_does_one_that_is_refused(words: list[str], settled: dict[str, Any]) 
     if words[-1] != "seed=1,2":  # which is right there
         assert main(["-m", *words, "iterations=1,2"]) == 2
     assert differences(settled) == []
-
-
-@pytest.mark.thorough
-def test_a_hydra_of_the_programmes_own_goes_on(here: Path, settled: dict[str, Any]) -> None:
-    """It is initialised before, used after, and its resolver and its `_target_` are its own business."""
-    OmegaConf.register_new_resolver("eval", eval)
-    store = ConfigStore.instance()
-    store.store(group="dataset", name="jsonl", node={"name": "of the programme"})  # a name that ragpipe has too
-    try:
-        with initialize_config_dir(str(here / "own"), version_base="1.2"):
-            mine, base = GlobalHydra.instance().hydra, VersionBase.instance().version_base
-            expected = {"opt": {"_target_": "torch.optim.Adam", "lr": 0.1}, "run": 42}
-            assert OmegaConf.to_container(own_compose("cfg"), resolve=True) == expected
-            for work in (lambda: ragpipe.run([*RUN, "name=inside"]), lambda: compose(WRONG[0]), lambda: compose(WRONG[1])):
-                with suppress(ConfigError):
-                    work()
-                assert (GlobalHydra.instance().hydra, VersionBase.instance().version_base) == (mine, base)
-                assert OmegaConf.to_container(own_compose("cfg", ["opt.lr=0.1"]), resolve=True) == expected
-    finally:
-        OmegaConf.clear_resolver("eval")
-        del store.repo["dataset"]
 
 
 @pytest.mark.thorough

@@ -4,9 +4,7 @@ import importlib.util
 import json
 import re
 import shutil
-import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +17,7 @@ from ragpipe.core.resources import data_path
 from tests.slow.ci.conftest import CI, Desk, Receiver
 
 GITHUB, GITLAB = "github-actions.yml", "gitlab-ci.yml"
-QUICK = "judge=evidence\nmetrics=[retrieval,faithfulness,rejection_calibration]"
+QUICK = "judge=rules\nmetrics=[retrieval,faithfulness,rejection_calibration]"
 """In the place of a paid judge and of all metrics."""
 FILES = {"report.md", "report.html", "report.junit.xml", "gates.json"}
 
@@ -215,42 +213,6 @@ def evaluate(desk: Desk, *overrides: str, mode: str = "full_evaluation", **env: 
 
 
 @pytest.mark.thorough
-def test_a_server_that_was_deployed_anew_is_asked_again(desk: Desk) -> None:
-    """Nothing that the forge sees differs between two weeks but its own number of the run."""
-    questions: list[str] = []
-    answers: dict[str, Any] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["question"]
-            questions.append(question)
-            body = json.dumps(answers[question]).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    fields = "system.fields={answer: answer, chunks: chunks, abstained: abstained}"
-    overrides = ["dataset=jsonl", "dataset.path=eval/labeled.jsonl", "system=http", fields]
-    overrides += [f"system.url=http://127.0.0.1:{server.server_port}/ask", *QUICK.splitlines()]
-    codes = []
-    for week, method, asked_so_far in ((1, "rerank", 40), (1, "baseline", 40), (2, "baseline", 80)):
-        write_cases(desk, method)
-        answers |= json.loads((desk.folder / "index.json").read_text())
-        code, printed = evaluate(desk, *overrides, RAGPIPE_SYSTEM_VERSION=f"0f3c-{week}")
-        assert len(questions) == asked_so_far, printed
-        codes.append(code)
-    server.shutdown()
-    server.server_close()
-    assert codes == [0, 0, 3], "a start of the same week asks nothing"
-
-
-@pytest.mark.thorough
 def test_recorded_answers_have_no_version_and_a_baseline(desk: Desk) -> None:
     write_cases(desk, "rerank")
     words = ["+experiment=demo_rerank", "metrics=[retrieval,rejection_calibration]", "name=weekly"]
@@ -284,16 +246,13 @@ def test_overrides_are_one_a_line_and_their_values_may_hold_blanks(desk: Desk) -
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("codes", "starts", "code", "words"),
-    [
-        ((4, 0), 2, 0, ""),
-        ((4, 4), 2, 4, "too few judgements or answers came out, also at a second start"),
-        ((2,), 1, 2, "the configuration or the data are wrong, nothing was asked"),
-        ((5,), 1, 5, "infrastructure, not this change"),
-        ((6,), 1, 6, "ragpipe ended with exit code 6"),
-    ],
-)
+@pytest.mark.parametrize(("codes", "starts", "code", "words"), [
+    ((4, 0), 2, 0, ""),
+    ((4, 4), 2, 4, "too few judgements or answers came out, also at a second start"),
+    ((2,), 1, 2, "the configuration or the data are wrong, nothing was asked"),
+    ((5,), 1, 5, "infrastructure, not this change"),
+    ((6,), 1, 6, "ragpipe ended with exit code 6"),
+])  # fmt: skip
 def test_exit_codes(desk: Desk, codes: tuple[int, ...], starts: int, code: int, words: str) -> None:
     write_cases(desk, "rerank")
     desk.exit_codes(*codes)

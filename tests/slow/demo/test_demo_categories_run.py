@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 
 pytestmark = pytest.mark.slow
 

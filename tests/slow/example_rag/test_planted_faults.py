@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.cli import main
+from ragpipe.cli.command_line import main
 from ragpipe.core.resources import PACKAGE
+from ragpipe.core.sample import Sample
 from ragpipe.example_rag.__main__ import main as serve
-from ragpipe.schema.sample import Sample
 from tests.support.waiting import HANGS_AFTER_S
 
 METHODS = ("folders_off", "folders_on", "folders_fallback")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.store.files.atomic import sweep_temporaries
+from ragpipe.store.files import sweep_temporaries
 from tests.support.thoroughness import some_of
 from tests.support.waiting import HANGS_AFTER_S
 
@@ -24,13 +24,13 @@ CALLS = ("openat", "write", "fsync", "rename", "link", "symlink", "unlink", "rmd
 TRACED = "trace=openat,write,fsync,fdatasync,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,rmdir,mkdir"
 
 WRITE = """
-from ragpipe.store.files.atomic import atomic_write
+from ragpipe.store.files import atomic_write
 begin()
 atomic_write(folder / "final", b"new " * 50_000)
 """
 PARTS = """
 import pyarrow as pa
-from ragpipe.store.files.parquet_parts import Parts
+from ragpipe.store.parquet_parts import Parts
 schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
 parts = Parts(folder / ".parts" / "scores", schema)
 def part(p):
@@ -42,7 +42,7 @@ for index in range(2):
 JOIN = PARTS + "\nbegin()\nparts.join(folder / 'final')\n"
 PART = PARTS + "\nbegin()\nparts.discard(1)\nparts.write(1, part(1))\nparts.join(folder / 'final')\n"
 LATEST = """
-from ragpipe.store.run.run_folder import RunFolder
+from ragpipe.store.run_folder import RunFolder
 run = RunFolder(folder / "x" / "new").create()
 begin()
 run.point_latest()
@@ -50,8 +50,8 @@ run.point_latest()
 CALL = """
 import asyncio
 from ragpipe.core.digest import sha256
-from ragpipe.schema.call import Call
-from ragpipe.store.calls.call_store import CallStore
+from ragpipe.core.call import Call
+from ragpipe.store.call_store import CallStore
 async def go():
     with CallStore(folder / "calls", run_id="r") as store:
         begin()

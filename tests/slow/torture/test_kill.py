@@ -10,9 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,20 +18,17 @@ from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.checks import Bench, strict
 from tests.support.harness import (
-    Server,  # fmt: skip
-    arguments,  # fmt: skip
+    Server,
+    arguments,
     asked_again,
-    committed,  # fmt: skip
-    finish,  # fmt: skip
-    kill_after,  # fmt: skip
-    lost_by_kill,  # fmt: skip
-    repeats_of_finished,  # fmt: skip
-    rows,  # fmt: skip
-    run_folder,  # fmt: skip
-    start,  # fmt: skip
-    surplus,  # fmt: skip
-    write_cases,  # fmt: skip
-)
+    committed,
+    finish,
+    rows,
+    run_folder,
+    start,
+    surplus,
+    write_cases,
+)  # fmt: skip
 from tests.support.thoroughness import THOROUGH
 from tests.support.waiting import HANGS_AFTER_S, wait_for_hang_up, wait_until
 
@@ -50,76 +45,7 @@ def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-Tables = dict[str, list[dict[str, Any]]]
 EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Tables]:
-    """The tables of a run over so many cases that nothing happened to; one run for all tests that compare with it."""
-
-    @cache
-    def tables(cases: int) -> Tables:
-        folder = tmp_path_factory.mktemp("whole")
-        data = write_cases(folder / "cases.jsonl", cases)
-        with Server(folder / "whole.log", ("--latency-ms", "0")) as server:
-            code, text = finish(arguments(data, folder / "whole", server.url, EXHAUSTIVE, concurrency=32), folder)
-            assert code == 0, text
-        return {table: rows(run_folder(folder / "whole") / table) for table in TABLES}
-
-    return tables
-
-
-def _torture(
-    tmp_path: Path, whole: Callable[[int], Tables], *, concurrency: int, kills: int, seed: int, cases: int = 100,
-    faults: tuple[str, ...] = (),
-) -> None:  # fmt: skip
-    data = write_cases(tmp_path / "cases.jsonl", cases)
-    picked = random.Random(seed)
-    with Server(tmp_path / "killed.log", ("--latency-ms", "30", *faults)) as server:
-        args = arguments(data, tmp_path / "killed", server.url, EXHAUSTIVE, concurrency=concurrency)
-        moments: list[tuple[float, frozenset[str]]] = []
-        for _ in range(kills):
-            moment = kill_after(args, tmp_path, server, picked.randint(1, 60))
-            if moment is not None:
-                moments.append((moment, committed(tmp_path / "killed")))
-        code, text = finish(args, tmp_path)
-        assert code == 0, text
-        assert repeats_of_finished(server, moments) == []
-        if not faults:
-            lost = lost_by_kill(server, moments)
-            assert max(lost, default=0) <= concurrency, lost
-        print(
-            f"concurrency {concurrency}, seed {seed}: {len(moments)} kills, {len(server.requests())} requests, {surplus(server)} repeated"
-        )
-        count, before = len(server.requests()), _state(run_folder(tmp_path / "killed"))
-        code, text = finish(args, tmp_path)
-        assert code == 0, text
-        assert len(server.requests()) == count, "a third start asks nothing"
-        assert _state(run_folder(tmp_path / "killed")) == before, "a third start rewrites nothing"
-    for table, found in whole(cases).items():
-        assert rows(run_folder(tmp_path / "killed") / table) == found, table
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_killed_three_times(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
-    _torture(tmp_path, whole, concurrency=8, kills=3, seed=0, cases=20)
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(("concurrency", "seed"), [(1, 1), (8, 2), (32, 1)])
-def test_killed_many_times(tmp_path: Path, whole: Callable[[int], Tables], concurrency: int, seed: int) -> None:
-    _torture(tmp_path, whole, concurrency=concurrency, kills=7 if THOROUGH else 3, seed=seed, cases=100 if THOROUGH else 50)
-
-
-@pytest.mark.slow
-def test_killed_on_a_faulty_server(tmp_path: Path, whole: Callable[[int], Tables]) -> None:
-    _torture(
-        tmp_path, whole, concurrency=8, kills=5 if THOROUGH else 3, seed=4, cases=100 if THOROUGH else 50,
-        faults=("--fault", "429:rate=0.05", "--fault", "500:rate=0.05"),
-    )  # fmt: skip
 
 
 def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -205,7 +131,6 @@ def test_one_of_two_dies_and_the_other_asks_for_what_it_had_claimed(bench: Make)
     assert len(twice) <= 4
 
 
-CONCURRENCY = 8
 WEATHER = (
     (),
     ("empty_content:rate=0.2",),  # paid, and tried again
@@ -262,13 +187,10 @@ def _longest_pause(lines: list[dict]) -> float:
     return max(pauses)
 
 
-def _tortured(tmp_path: Path, server: OpenAIServer, *, kills: int, cases: int, seed: int) -> None:
+def _tortured(tmp_path: Path, server: OpenAIServer, *, concurrency: int, kills: int, cases: int, seed: int) -> None:
     server.latency_ms, server.jitter = 25, 0.8
     data, out = write_cases(tmp_path / "cases.jsonl", cases), tmp_path / "out"
-    args = arguments(
-        data, out, server.url, "metrics.chunk_faithfulness.exhaustive=true", "judge.retry_after_cap_s=5",
-        concurrency=CONCURRENCY,
-    )  # fmt: skip
+    args = arguments(data, out, server.url, EXHAUSTIVE, concurrency=concurrency)
     picked = random.Random(seed)
     lost: Tokens = Counter()
     finished: list[tuple[float, frozenset[str]]] = []
@@ -280,7 +202,7 @@ def _tortured(tmp_path: Path, server: OpenAIServer, *, kills: int, cases: int, s
         missing = _billed(lines) - ledger - lost
         last = _billed([line for line in lines if moment and line["done"] >= moment - _longest_pause(lines)])
         assert not missing - last, f"kill {number + 1}: an answer from long before the kill is not in the ledger"
-        assert missing.total() <= CONCURRENCY, missing
+        assert missing.total() <= concurrency, missing
         lost += missing
         if moment:
             finished.append((moment, committed(out)))
@@ -295,12 +217,21 @@ def _tortured(tmp_path: Path, server: OpenAIServer, *, kills: int, cases: int, s
     spent = strict(run_folder(out) / "iteration-1" / "cost.json")["spent"]
     assert spent["tokens_in"] == sum(tokens[0] * n for tokens, n in ledger.items())
     assert spent["tokens_out"] == sum(tokens[1] * n for tokens, n in ledger.items())
-    print(
-        f"{len(finished)} kills, {len(lines)} requests, {_billed(lines).total()} billed, {lost.total()} lost in flight, "
-        f"{len(again)} finished calls repeated; ledger {spent['tokens_in']:,} + {spent['tokens_out']:,} tokens"
-    )
+    count, before = server.arrivals, _state(run_folder(out))
+    code, text = finish(args, tmp_path)
+    assert code == 0, text
+    assert server.arrivals == count, "a third start asks nothing"
+    assert _state(run_folder(out)) == before, "a third start rewrites nothing"
+    code, text = finish(arguments(data, tmp_path / "whole", server.url, EXHAUSTIVE, concurrency=32), tmp_path)
+    assert code == 0, text
+    for table in TABLES:
+        assert rows(run_folder(out) / table) == rows(run_folder(tmp_path / "whole") / table), table
+    print(f"{len(finished)} kills, {len(lines)} requests, {_billed(lines).total()} billed, {lost.total()} lost in flight")
 
 
+@pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-def test_killed_in_all_weathers(tmp_path: Path, server: OpenAIServer) -> None:
-    _tortured(tmp_path, server, kills=15 if THOROUGH else len(WEATHER), cases=100 if THOROUGH else 50, seed=7)
+@pytest.mark.parametrize(("concurrency", "seed"), [(8, 7), (32, 2)])
+def test_killed_in_all_weathers(tmp_path: Path, server: OpenAIServer, concurrency: int, seed: int) -> None:
+    kills = 15 if THOROUGH else len(WEATHER)
+    _tortured(tmp_path, server, concurrency=concurrency, kills=kills, cases=100 if THOROUGH else 50, seed=seed)

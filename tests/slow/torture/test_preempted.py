@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 QUEUED = 144  # what submitit's local queue takes for "again"
 JOB = f"""
 import os, signal, sys, threading, time
-import ragpipe.cli
+import ragpipe.cli.command_line
 
 def queue_again(number, frame):
     print("queued again", flush=True)
@@ -35,8 +35,8 @@ def run(*args, **named):
     return task(*args, **named)
 
 signal.signal(signal.SIGUSR2, queue_again)
-task, ragpipe.cli._run_task = ragpipe.cli._run_task, run
-sys.exit(ragpipe.cli.main(["-m", *sys.argv[1:]]))
+task, ragpipe.cli.command_line._run_task = ragpipe.cli.command_line._run_task, run
+sys.exit(ragpipe.cli.command_line.main(["-m", *sys.argv[1:]]))
 """
 METRIC = """
 import os, signal
@@ -106,8 +106,8 @@ def test_what_cannot_be_stopped_is_queued_again_too(tmp_path: Path) -> None:
     """A call that never ends and cannot be cancelled: the process ends before its scheduler kills it."""
     script = f"""
 import asyncio, os, signal, sys, time
-from ragpipe.engine.event_loop import SignalHandlers, run_async
-from ragpipe.engine.graceful_shutdown import preemptible
+from ragpipe.runs.event_loop import SignalHandlers, run_async
+from ragpipe.runs.event_loop import preemptible
 
 class Deaf:
     def stop(self, why): print(why.signal_number == signal.SIGUSR2)

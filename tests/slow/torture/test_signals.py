@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.engine.event_loop import TERM_EXIT_S
+from ragpipe.runs.event_loop import TERM_EXIT_S
 from tests.support.checks import Bench, Ran
 from tests.support.harness import ROOT, start
 from tests.support.waiting import HANGS_AFTER_S, wait_until

@@ -33,7 +33,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 @pytest.mark.parametrize("plugin", ["ENTRIES = {'reader': {'xlsx': __name__ + ':read'}}"], indirect=True)
 def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin: str) -> None:
     registry.use([plugin])
-    assert registry.find("task", "evaluate").__name__ == "ragpipe.tasks.evaluate"
+    assert registry.find("task", "evaluate").__name__ == "ragpipe.cli.tasks.evaluate"
     assert plugin not in sys.modules
     assert registry.find("reader", "xlsx").__name__ == "read"
     assert "xlsx" in registry.names("reader")
@@ -45,7 +45,7 @@ def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin: 
     ("plugin", "found"),
     [
         ("ENTRIES = {'judges': {}}", "the kind 'judges'"),
-        ("ENTRIES = {'judge': {'llm': 'mine:Judge'}}", "judge llm, which is ragpipe.judging.settings:JudgeSettings already"),
+        ("ENTRIES = {'judge': {'llm': 'mine:Judge'}}", "judge llm, which is ragpipe.judge.settings:JudgeSettings already"),
         ("import no_such_module", "whose import fails: ModuleNotFoundError: No module named 'no_such_module'"),
         ("ENTRIES = {'reader': {'ods': __name__ + ':Missing'}}", "has no attribute 'Missing'"),
     ],

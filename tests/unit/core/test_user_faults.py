@@ -2,23 +2,19 @@
 
 import importlib.util
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from ragpipe.comparing.judge_drift import read_drift_record
-from ragpipe.core.digest import sha256
-from ragpipe.core.digest_table import DIGEST, DigestTable, name_digest
+from ragpipe.comparison.run_differences import read_drift_record
+from ragpipe.core.digest import DIGEST_BYTES, DigestTable, name_digest, sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError, user_fault
-from ragpipe.core.named_files import named_bytes, named_text
-from ragpipe.core.yaml_files import yaml_text
-from ragpipe.prompting.template_files import read_text
-from ragpipe.scoring.calibration_file import read_calibration
-from ragpipe.stages.score_iteration import done_behind, made_ahead
-from ragpipe.store.calls.recorded_replies import read_recorded_file
+from ragpipe.core.yaml_files import named_bytes, named_text, yaml_text
+from ragpipe.judge.prompt import read_text
+from ragpipe.score.calibration_file import read_calibration
+from ragpipe.store.recorded_replies import read_recorded_file
 
 CODE = "import json\n\ndef grade(text):\n    return helper(text)\n\ndef helper(text):\n    return lenght(text)\n\n"
 CODE += "def parse(text):\n    return json.loads(text)\n"
@@ -101,7 +97,7 @@ def test_borders_between_texts_count() -> None:
 def test_a_digest_that_stands_across_two_entries_is_none() -> None:
     """The value of one entry with the beginning of the next looks like a digest of the same bucket."""
     table = DigestTable(8)
-    first, second = b"\0" * DIGEST, b"\0" * 8 + b"\1" * 8
+    first, second = b"\0" * DIGEST_BYTES, b"\0" * 8 + b"\1" * 8
     table[first], table[second] = b"\0" * 8, b"\2" * 8
     across = b"\0" * 8 + b"\1" * 4 + b"\1" * 4  # found at 32, as `second` itself
     assert table.get(across) == b"\2" * 8
@@ -143,79 +139,3 @@ def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
         named_bytes(path, 5)
     with pytest.raises(DataError, match="recorded replies cannot be used"):
         read_recorded_file(tmp_path)
-
-
-def numbers(count: int, made: list[int], *, fault_at: int = -1) -> Iterator[int]:
-    for number in range(count):
-        if number == fault_at:
-            raise ValueError(f"no {number}")
-        made.append(number)
-        yield number
-
-
-@pytest.mark.parametrize("count", [0, 1, 5])
-def test_items_come_in_their_order(count: int) -> None:
-    assert list(made_ahead(numbers(count, []))) == list(range(count))
-
-
-def test_the_next_item_is_made_while_the_last_one_is_worked_on_and_no_more() -> None:
-    made: list[int] = []
-    second = threading.Event()
-
-    def items() -> Iterator[int]:
-        for number in numbers(4, made):
-            if number == 1:
-                second.set()
-            yield number
-
-    ahead = made_ahead(items())
-    assert next(ahead) == 0
-    assert second.wait(30), "item 1 is made although nobody asked for it"
-    assert next(ahead) == 1
-    ahead.close()  # type: ignore[attr-defined]  # it is a generator
-    assert made in ([0, 1], [0, 1, 2]), "at most one more was under way"
-
-
-def test_what_making_an_item_raises_comes_in_its_place() -> None:
-    ahead = made_ahead(numbers(9, [], fault_at=3))
-    assert [next(ahead) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="no 3"):
-        next(ahead)
-
-
-def test_items_are_done_in_their_order_and_all_of_them() -> None:
-    done: list[int] = []
-    with done_behind(done.append) as hand_over:
-        for number in range(50):
-            hand_over(number)
-    assert done == list(range(50))
-
-
-@pytest.mark.parametrize("fault_at", [0, 1, 2])
-def test_what_work_raises_ends_the_block(fault_at: int) -> None:
-    """Also the last item's: no error is lost. What came behind the error is not begun."""
-    done = []
-
-    def work(number: int) -> None:
-        if number == fault_at:
-            raise OSError("disk full")
-        done.append(number)
-
-    def hand_over_three() -> None:
-        with done_behind(work) as hand_over:
-            for number in range(3):
-                hand_over(number)
-
-    with pytest.raises(OSError, match="disk full"):
-        hand_over_three()
-    assert done == list(range(fault_at))
-
-
-def test_an_error_of_the_caller_wins() -> None:
-    def fail() -> None:
-        with done_behind(lambda _: 1 / 0) as hand_over:
-            hand_over(0)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import ragpipe
 from ragpipe.core.resources import PACKAGE, conf_dir
-from ragpipe.datasets.dataset import Dataset, open_dataset
-from ragpipe.datasets.settings import DatasetSettings
-from ragpipe.schema.sample import Case, Output, Sample
+from ragpipe.core.sample import Case, Output, Sample
+from ragpipe.data.dataset import Dataset, open_dataset
+from ragpipe.data.settings import DatasetSettings
 
 FOLDER = Path(ragpipe.__file__).parent / "data" / "demo"
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
@@ -124,16 +123,3 @@ def test_no_label_and_no_chunk_is_lost_on_the_way(tmp_path: Path) -> None:
         assert record.output is not None
         output = next(o for o in line["outputs"] if o["method"] == record.output.method)
         assert record.output == Output.model_validate({**output, "sample_id": record.sample.id})
-
-
-@pytest.mark.parametrize(("more", "samples"), [({"limit": 3}, 3), ({"filter": "tags[0] == 'novels'"}, 10)])
-def test_a_part_of_it_can_be_taken(tmp_path: Path, more: dict[str, object], samples: int) -> None:
-    assert len({record.sample.id for record in opened(tmp_path, **more)}) == samples
-
-
-def test_its_digest_rests_on_the_content_alone(tmp_path: Path) -> None:
-    (tmp_path / "cases.jsonl").write_bytes(CASES_OF_DEMO_DATASET.read_bytes())
-    copy = opened(tmp_path, path="cases.jsonl")
-    assert copy.digest == opened(tmp_path / "elsewhere").digest
-    (tmp_path / "cases.jsonl").write_bytes(CASES_OF_DEMO_DATASET.read_bytes().replace(b"2,400 ARB", b"2,500 ARB"))
-    assert opened(tmp_path, path="cases.jsonl").digest != copy.digest

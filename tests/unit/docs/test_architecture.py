@@ -1,4 +1,4 @@
-"""The architecture page: its rooms are those of the layers test, in order, and every function that it names exists."""
+"""The architecture page: its drawing is that of the imports, and every function that it names exists."""
 
 import re
 from importlib import import_module
@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 from tests.unit.test_layers import MODULES, ROOMS
 
 PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
-NAMES = sorted(set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", PAGE.partition("## The way of a case")[2])) - {"records.parquet"})
+NAMES = sorted(
+    set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", PAGE.partition("## Where things are added")[2])) - {"records.parquet", "metrics.json"}
+)
 
 
 def resolve(name: str) -> Any:
@@ -23,10 +26,10 @@ def resolve(name: str) -> Any:
     return value
 
 
-def test_the_drawing_shows_the_rooms_in_their_order() -> None:
-    drawing = PAGE.split("```text\n")[1].partition("```")[0]
-    rooms = [line.split()[0] for line in drawing.splitlines()]
-    assert rooms == list(reversed(ROOMS)), "docs/architecture.md draws other rooms than ROOMS in tests/unit/test_layers.py"
+def test_the_drawing_is_that_of_the_imports_and_shows_the_rooms_of_the_layers() -> None:
+    script = docs_script("rooms.py")
+    assert script.main(check=True) == 0, "run `python docs/rooms.py`"
+    assert [room for room in ROOMS if room != "__main__"] == list(script.ROOMS)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith((".parquet", ".md", ".py"))])

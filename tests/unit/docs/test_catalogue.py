@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 
-from ragpipe.schema.index_coverage import ChunkTokens, Coverage, IndexCoverage
-from ragpipe.scoring.accumulators import Accumulators
-from ragpipe.scoring.operations import operations
-from ragpipe.scoring.settings import ScoringSettings
+from ragpipe.data.index_manifest import ChunkTokens, Coverage, IndexCoverage
+from ragpipe.score.accumulators import Accumulators
+from ragpipe.score.cost import operations
+from ragpipe.score.settings import ScoringSettings
 from tests.support.pages import DOCS
 
 # the score names of the catalogue, section by section (recall_any@k is another name of hit@k there) -> the file that gives them

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.cli import compose
+from ragpipe.cli.command_line import compose
 from ragpipe.core.resources import conf_dir
 from tests.unit.docs.test_names import rows
 

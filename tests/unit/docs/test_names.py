@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from ragpipe.cli import compose
+from ragpipe.cli.command_line import compose
 from ragpipe.core import registry
-from ragpipe.datasets.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
-from ragpipe.schema.sample import Expected
+from ragpipe.core.sample import Expected
+from ragpipe.data.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 from tests.support.pages import DOCS
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -37,13 +37,13 @@ OF_EXTRAS = {"bert_score_f1", "bert_score_f1_raw"}
 @pytest.mark.slow
 def test_every_score_that_the_page_names_exists(scores: set[str]) -> None:
     known = {name.partition("@")[0] for name in scores}
-    named = {name.partition("@")[0] for row in rows("names.md", "Scores") for name in _CODE.findall(row[2])}
+    named = {name.partition("@")[0] for row in rows("deviations.md", "Scores") for name in _CODE.findall(row[1])}
     assert named - known <= OF_EXTRAS
 
 
 def test_every_field_that_the_page_names_exists() -> None:
     known = SAMPLE_FIELDS | OUTPUT_FIELDS | {f"expected.{name}" for name in Expected.model_fields}
-    named = {name for row in rows("names.md", "Fields of a case") for name in _CODE.findall(row[2])}
+    named = {name for row in rows("deviations.md", "Fields of a case") for name in _CODE.findall(row[1])}
     assert named - known == set()
 
 
@@ -55,12 +55,12 @@ def test_every_field_that_the_page_names_exists() -> None:
 ])  # fmt: skip
 def test_every_name_of_the_designs_is_found_on_the_page(name: str) -> None:
     """The names are those of the designs' own summary tables and result objects."""
-    assert name in (DOCS / "names.md").read_text(encoding="utf-8")
+    assert name in (DOCS / "deviations.md").read_text(encoding="utf-8")
 
 
 def test_the_options_that_the_configuration_page_lists_are_those_that_are_shipped() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8").partition("<!-- end -->")[0]
-    listed = {group: set(_CODE.findall(cells)) for group, cells in re.findall(r"^\| `\+?(\w+)` \|[^|]*\|(.*)\|$", text, re.M)}
+    listed = {group: set(_CODE.findall(cells)) for group, cells in re.findall(r"^\| \[?`\+?(\w+)`[^|]*\|[^|]*\|(.*)\|$", text, re.M)}
     groups = [
         path
         for folder in registry.option_folders()

@@ -29,7 +29,7 @@ def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
 def test_the_list_of_decisions_names_all_of_them_in_their_order() -> None:
     (pages,) = [pages for group, pages in nav_groups() if group == ("Decisions",)]
     text = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
-    assert ["decisions/README.md", *(f"decisions/{name}" for name in re.findall(r"^\d+\. \[.*\]\((.+)\)", text, re.M))] == pages
+    assert ["decisions/README.md", *(f"decisions/{name}" for name in re.findall(r"^- \[.*\]\((.+)\)", text, re.M))] == pages
 
 
 def test_every_page_begins_with_its_title() -> None:

@@ -4,8 +4,8 @@ from math import log
 
 import pytest
 
-from ragpipe.documents.markdown import parse_document
-from ragpipe.example_rag.lexical_index import K1, B, LexicalIndex, chunks_of, search_words
+from ragpipe.data.markdown import parse_document
+from ragpipe.example_rag.system import K1, B, LexicalIndex, chunks_of, search_words
 
 
 def _index(**bodies: str) -> LexicalIndex:

@@ -1,40 +1,13 @@
 """What the metrics of behaviour keep in their details, must_quote, expected_citation_recall, and literal stretches."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ragpipe.core.errors import ConfigError
-from ragpipe.core.resources import prompts_dir
-from ragpipe.engine.runs.run_identity import metric_identity
-from ragpipe.metrics.from_config import load_metric
-from ragpipe.metrics.shared.citation_parsing import citations_of
-from ragpipe.metrics.shared.verbatim import find_verbatim
-from ragpipe.prompting.library import PromptLibrary
+from ragpipe.metrics.shared.citations import citations_of
+from ragpipe.runs.identity import metric_identity
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.growth import assert_linear
 
 NO, FIVE = "I cannot answer this question.", "I found five: sales, costs, debt, staff, margins. I don't have ten."
-EXCUSE = "I can't answer, my training data ends Oct 2023."
-NOTED = "My training data ends in 2023, but the context gives revenue as $81.8 billion."
-
-# (answer, expected behaviour, failure mode, training cutoff noted)
-MODES = [
-    (FIVE, "answer", None, False), (NO, "reject", None, False), (FIVE, "reject", "false_acceptance", False),
-    (NO, "answer", "false_rejection", False), (EXCUSE, "answer", "training_cutoff_excuse", True), (EXCUSE, "reject", None, True),
-    (NOTED, "answer", None, True), (NOTED, "reject", "false_acceptance", True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "behavior", "mode", "cutoff"), MODES)
-@pytest.mark.parametrize("detector", ["patterns", "judge"])
-def test_failure_modes_of_rejection(answer, behavior, mode, cutoff, detector):
-    judge = ScriptedJudge([{"declines": answer in (NO, EXCUSE), "training_cutoff": cutoff}])
-    metric = shipped_metric("rejection_calibration", detector=detector)
-    score = score_of(metric, make_case(answer, expected={"behavior": behavior}), judge)["rejection_calibration"]
-    assert (score.value, score.reason) == (float(mode is None), mode)
-    assert (score.details["failure_mode"], score.details["training_cutoff"]) == (mode, cutoff)
-    assert len(judge.asked) == (detector == "judge")
 
 
 ADVICE = "I cannot give investment advice."
@@ -53,13 +26,6 @@ REASONS = [
 def test_the_reason_of_a_right_refusal(answer, expected, found):
     score = score_of(shipped_metric("rejection_calibration"), make_case(answer, expected=expected))["rejection_calibration_reason"]
     assert (score.reason if score.status == "skipped" else score.value) == found
-
-
-def test_abstention_and_its_complement():
-    for abstained in (True, False):
-        scores = score_of(shipped_metric("abstention"), make_case(answerable=False, abstained=abstained))
-        assert (scores["abstention"].value, scores["hallucination_on_unanswerable"].value) == (abstained, not abstained)
-    assert not shipped_metric("abstention").scores()[1].higher_is_better
 
 
 def test_abstention_and_rejection_ask_the_same_question():
@@ -232,87 +198,11 @@ def test_policy_violations_name_rule_severity_evidence_and_who_found_it():
     assert [(v["policy"], v["pattern"], v["detection"]) for v in found] == [("financial_advice", "you_should_trade", "pattern")]
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"patterns": ["financial_advice"]},
-        {"patterns": ["../metrics/faithfulness"]},
-        {"patterns": [{"policy": "p", "rule": "r", "patterns": [{"name": "n", "pattern": "("}]}]},
-        {"patterns": [], "policies": {}},
-        {"patterns": [{"policy": "p", "rule": "r"}], "method": "patterns"},
-        {"patterns": ["predictions.v1", "predictions.v1"]},
-        {"policies": {"predictions": "again"}},
-    ],
-)
-def test_wrong_policies_are_refused_before_the_run(parameters):
-    section = {"class": "PolicyComplianceMetric", "prompts": {"examine": "v1"}, **parameters}
-    with pytest.raises(ConfigError, match="policy_compliance"):
-        load_metric("policy_compliance", section, PromptLibrary([prompts_dir()]))
-
-
 def test_the_files_of_patterns_are_part_of_a_runs_identity():
     found = metric_identity(shipped_metric("policy_compliance"))["files"]
     assert list(found) == ["financial_advice.v1", "predictions.v1", "personal_data.v2"]
     assert all(len(digest) == 64 for digest in found.values())
     assert "files" not in metric_identity(shipped_metric("correctness"))
-
-
-MARKS = [
-    ("It rained [1]. Then it snowed [2, 3].", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed."), ("[3]", "c3", "Then it snowed.")]),
-    ("It rained. [1] Then it snowed.[2]", [("[1]", "c1", "It rained."), ("[2]", "c2", "Then it snowed.")]),
-    ("Both [1-3] and [9].", [("[1]", "c1", "Both and."), ("[2]", "c2", "Both and."), ("[3]", "c3", "Both and."), ("[9]", None, "Both and.")]),
-    ("See [2](http://x) and [a].", [("[2]", "c2", "See and [a].")]),
-    ("Nothing.", []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "expected"), MARKS)
-def test_marks_in_the_text_are_citations_of_ranks(answer, expected):
-    case = make_case(answer, chunks=list("abc"))
-    assert citations_of(case, markers=False) is None
-    found = citations_of(case, markers=True)
-    assert [(one.marker, one.chunk.id if one.chunk else None, one.text) for one in found] == expected
-
-
-WORDS = st.lists(st.sampled_from("abcde"), max_size=14).map(" ".join)
-
-
-@pytest.mark.slow
-@given(WORDS, WORDS, st.integers(2, 5))
-def test_every_literal_stretch_is_made_of_runs_of_the_text_and_none_is_left_out(answer, text, least):
-    found = find_verbatim(answer, text, least)
-    words = answer.split()
-    assert sum(one.words for one in found.spans) + found.words_left == len(words)
-    runs = [" ".join(words[i : i + least]) for i in range(len(words) - least + 1)]
-    literal = [run for run in runs if f" {run} " in f" {text} "]
-    assert bool(found.spans) == bool(literal)
-    assert all(any(run in one.text for one in found.spans) for run in literal)
-
-
-ROLES = [{"rel_path": "1.md", "role": "newer"}, {"rel_path": "2.md", "role": "older"}]
-NOTES = {"chunks": [{"rel_path": "1.md"}, {"rel_path": "2.md"}], "anchors": ROLES, "recency_conflict_rule": "cite_both"}
-ARITHMETIC = [
-    ("rejection_calibration", "rejection_calibration", {"answer": NO, "expected": {"behavior": "answer"}},
-     "1 where both are the same, else 0: expected answer, found reject"),
-    ("rejection_calibration", "rejection_calibration", {"answer": "", "expected": {"behavior": "reject"}},
-     "1 where both are the same, else 0: expected reject, found none"),
-    ("abstention", "abstention", {"answerable": False, "abstained": True}, "1 where the answer declines, by flag"),
-    ("abstention", "hallucination_on_unanswerable", {"answerable": False, "abstained": True}, "1 - abstention"),
-    ("recency_conflict", "recency_conflict", NOTES | {"citations": ["c1"]}, "rule cite_both; cited: newer"),
-    ("recency_conflict", "recency_conflict", NOTES | {"citations": []}, "rule cite_both; cited: neither"),
-    ("must_quote", "must_quote", {"expected": {"must_quote": True}, "chunks": [REPORT], "answer": '"profits doubled"'},
-     "1 with a quote, 0 without: 1 found"),
-    ("source_policy", "source_policy", {"chunks": [REPORT], "answer": '"profits doubled"'},
-     "1 without a violation, 0 with one: 0 violations"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "score", "fields", "said"), ARITHMETIC)
-def test_how_a_value_follows_from_its_details(name, score, fields, said):
-    metric = shipped_metric(name)
-    found = score_of(metric, make_case(**fields))[score]
-    assert found.status == "ok"
-    assert metric.explain_value(score, found.value, found.details) == said
 
 
 FIRM = "Revenue was 11 million in 2011 [1]. The firm had 10 plants in 2012. Costs fell (1) by a tenth [2, 3]."
@@ -390,19 +280,3 @@ def test_a_claim_that_is_listed_with_and_without_a_citation_carries_one(order):
     judge = ScriptedJudge([claims(*(("it rained", cited) for cited in order)), accurate(True)])
     case = make_case("It rained [1].", citations=[{"marker": "[1]", "chunk_id": "c1"}])
     assert score_of(shipped_metric("citation"), case, judge)["citation_coverage"].value == 1
-
-
-@pytest.mark.parametrize("uses", [("paraphrase", "not_used"), ("not_used", "paraphrase")])
-def test_the_uses_of_chunks_that_share_an_id_are_kept_apart(uses):
-    def reply(question):
-        if question.step == "grade":
-            return {"verdicts": [{"index": i, "relevance": 90, "relevant": i != 2} for i in (1, 2, 3)]}
-        told = zip((1, 3), uses, strict=True)
-        return {"verdicts": [{"index": i, "evidence": "Paris", "use": use} for i, use in told]}
-
-    found = score_of(shipped_metric("context_utilization"), make_case(chunks=PAGES), ScriptedJudge(reply))
-    rows = found["context_utilization"].details["chunks"]
-    assert found["context_utilization"].value == 0.5
-    assert [(row["useful"], row["used"]) for row in rows] == [
-        (True, uses[0] == "paraphrase"), (False, False), (True, uses[1] == "paraphrase"),
-    ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ragpipe.core import patterns
 from ragpipe.core.errors import JudgeError
-from ragpipe.patterns import timed_regex
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
@@ -79,12 +79,7 @@ CITATION = [
     ("no answer", EARNINGS | {"answer": " "}, {}, [], "skipped", 0),
     ("an answer without a word", EARNINGS | {"answer": "[1]..".replace("1", "")}, {}, [], "skipped", 0),
     ("missing: asked again", EARNINGS, {}, [TWO, accurate((1, True)), accurate((1, False))], (0.8, 1, 0.5, 1, 1), 3),
-    ("still missing", EARNINGS, {}, [TWO, accurate((1, True)), accurate()], "error", 3),
-    ("an unknown number: all again", EARNINGS, {}, [TWO, accurate((0, True), (1, True)), BOTH], (1, 1, 1, 1, 1), 3),
     ("one citation a call", EARNINGS, {"batch": 1}, [TWO, accurate((1, True)), accurate((1, False))], (0.8, 1, 0.5, 1, 1), 3),
-    ("malformed", EARNINGS, {}, [TWO, "both are accurate"], "error", 2),
-    ("malformed claims", EARNINGS, {}, [{"claims": [{"claim": "x"}]}, BOTH], "error", 2),
-    ("refusal of the judge", EARNINGS, {}, [REFUSED, BOTH], "error", 2),
 ]  # fmt: skip
 
 
@@ -199,11 +194,7 @@ SOURCES = [
     ("the question's words in quotation marks: asked", CLIMATE, {}, [use((2, "not_used"))], 1, 1),
     ("other words in quotation marks", CLIMATE | {"question": "What does it cover?"}, {}, [], 0, 0),
     ("missing: asked again", POLICED, {}, [use((2, "not_used")), use((3, "paraphrase"))], 0, 2),
-    ("repeated: asked again", ONE, {}, [use((2, "not_used"), (2, "paraphrase")), use((2, "not_used"))], 1, 2),
     ("its place is not its number", ONE, {}, [use((1, "not_used")), use((0, "not_used"))], "error", 2),
-    ("no such use", ONE, {}, [use((2, "summary"))], "error", 1),
-    ("malformed", ONE, {}, ["not used"], "error", 1),
-    ("refusal of the judge", ONE, {}, [REFUSED], "error", 1),
     ("one chunk a call", POLICED, {"batch": 1}, [use((2, "not_used")), use((3, "not_used"))], 1, 2),
 ]  # fmt: skip
 
@@ -229,12 +220,6 @@ POLICY = [
     ("a refusal breaks nothing", ADVICE | {"answer": "I cannot tell you whether you should buy Apple stock."}, {}, [COMPLIANT], 1, 1),
     ("no contexts do not matter", KIND | {"chunks": []}, {}, [COMPLIANT], 1, 1),
     ("no answer", KIND | {"answer": ""}, {}, [], "skipped", 0),
-    ("missing: asked again", KIND, {}, [verdicts("violated", (1, False), (3, False)), verdicts("violated", (1, True))], 0, 2),
-    ("still missing", KIND, {}, [verdicts("violated", (1, False)), verdicts("violated")], "error", 2),
-    ("a rule that there is not", KIND, {}, [verdicts("violated", (4, True)), COMPLIANT], 1, 2),
-    ("a word for a verdict", KIND, {}, [verdicts("violated", (1, "no"))], "error", 1),
-    ("malformed", KIND, {}, ["compliant"], "error", 1),
-    ("refusal of the judge", KIND, {}, [REFUSED], "error", 1),
 ]  # fmt: skip
 
 LIST = {"question": "What are 10 highlights from the earnings call?", "chunks": ["5 highlights"]}
@@ -249,22 +234,11 @@ def declines(value, cutoff=False):
 
 JUDGE = {"detector": "judge"}
 REJECTION = [
-    ("answers in part", LIST | {"answer": FIVE} | needs(behavior="answer"), {}, [], 1, 0),
-    ("refuses although it should answer", LIST | {"answer": NO} | needs(behavior="answer"), {}, [], 0, 0),
-    ("declines as it should", LIST | {"answer": NO} | needs(behavior="reject"), {}, [], 1, 0),
-    ("answers although it should decline", LIST | {"answer": FIVE} | needs(behavior="reject"), {}, [], 0, 0),
-    ("an excuse", LIST | {"answer": EXCUSE} | needs(behavior="answer"), {}, [], 0, 0),
     ("no label", LIST | {"answer": NO}, {}, [], "skipped", 0),
     ("no answer is neither", LIST | {"answer": ""} | needs(behavior="reject"), {}, [], 0, 0),
     ("no contexts do not matter", LIST | {"answer": NO, "chunks": []} | needs(behavior="reject"), {}, [], 1, 0),
     ("judge: declines", LIST | {"answer": FIVE} | needs(behavior="reject"), JUDGE, [declines(True)], 1, 1),
-    ("judge: answers", LIST | {"answer": NO} | needs(behavior="answer"), JUDGE, [declines(False)], 1, 1),
-    ("judge: an excuse", LIST | {"answer": FIVE} | needs(behavior="answer"), JUDGE, [declines(True, True)], 0, 1),
     ("judge: no answer, no call", LIST | {"answer": "..."} | needs(behavior="answer"), JUDGE, [], 0, 0),
-    ("judge: malformed", LIST | {"answer": NO} | needs(behavior="answer"), JUDGE, ["declines"], "error", 1),
-    ("judge: half a reply", LIST | {"answer": NO} | needs(behavior="answer"), JUDGE, [{"declines": True}], "error", 1),
-    ("judge: a word", LIST | {"answer": NO} | needs(behavior="answer"), JUDGE, [declines("yes")], "error", 1),
-    ("judge: refusal", LIST | {"answer": NO} | needs(behavior="answer"), JUDGE, [REFUSED], "error", 1),
 ]  # fmt: skip
 
 UNANSWERABLE = LIST | {"answerable": False, "answer": NO}
@@ -278,9 +252,6 @@ ABSTENTION = [
     ("answerable", UNANSWERABLE | {"answerable": True}, {}, [], "skipped", 0),
     ("no label", UNANSWERABLE | {"answerable": None}, {}, [], "skipped", 0),
     ("no contexts do not matter", UNANSWERABLE | {"chunks": []}, {}, [declines(True)], 1, 1),
-    ("malformed", UNANSWERABLE, {}, ["YES"], "error", 1),
-    ("half a reply", UNANSWERABLE, {}, [{"declines": True}], "error", 1),
-    ("refusal of the judge", UNANSWERABLE, {}, [REFUSED], "error", 1),
 ]  # fmt: skip
 
 NOTES = {
@@ -301,15 +272,13 @@ RECENCY = [
     ("acknowledged", NOTES, {}, [says(True)], 1, 1),
     ("not acknowledged", NOTES, {}, [says(False, "")], 0, 1),
     ("the newer not cited: nobody asked", NOTES | {"citations": ["c2", "c3"]}, {}, [], 0, 0),
+    ("the older not cited", NOTES | {"citations": ["c1", "c3"]}, {}, [], 0, 0),
     ("nothing cited", NOTES | {"citations": []}, {}, [], 0, 0),
     ("not recorded", {k: v for k, v in NOTES.items() if k != "citations"}, {}, [], "skipped", 0),
     ("no contexts", NOTES | {"chunks": []}, {}, [], 0, 0),
     ("no answer", NOTES | {"answer": ""}, {}, [], 0, 0),
     ("cite_both stays free", NOTES | {"recency_conflict_rule": "cite_both"}, {}, [], 1, 0),
     ("cite_newer stays free", NOTES | {"recency_conflict_rule": "cite_newer", "citations": ["c2"]}, {}, [], 0, 0),
-    ("malformed", NOTES, {}, ["yes"], "error", 1),
-    ("a word", NOTES, {}, [says("true")], "error", 1),
-    ("refusal of the judge", NOTES, {}, [REFUSED], "error", 1),
 ]  # fmt: skip
 
 FIRST_SCORE = [
@@ -322,7 +291,7 @@ FIRST_SCORE = [
 
 @pytest.mark.parametrize(("name", "fields", "parameters", "replies", "expected", "calls"), FIRST_SCORE)
 def test_first_score(name, fields, parameters, replies, expected, calls, monkeypatch):
-    monkeypatch.setattr(timed_regex, "TIME_LIMIT_S", 0.2)
+    monkeypatch.setattr(patterns, "TIME_LIMIT_S", 0.2)
     judge = ScriptedJudge(replies)
     score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
     assert len(judge.asked) == calls

@@ -6,7 +6,7 @@ from ragpipe.core.errors import ConfigError, JudgeError, Skipped
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
-CANNOT = Skipped("evidence_cannot_answer")
+CANNOT = Skipped("rules_cannot_answer")
 BARE = {"chunks": ["alpha", "beta", "gamma"], "answer": "The tower is tall. It is red.", "references": ["It is tall."]}
 MUTE = BARE | {"answer": " "}
 MARKS = BARE | {"answer": ":"}
@@ -56,15 +56,8 @@ TABLES = {
         ("one a call", BARE, {"batch": 1}, [useful(True, True, False), rows("use", USED), some("use", i2=NOT)], [0.5], 3),
         ("no contexts", EMPTY, {}, [], "skipped", 0),
         ("no answer", MUTE, {}, [], "skipped", 0),
-        ("marks alone", MARKS, {}, [], "skipped", 0),
-        ("missing: asked again", BARE, {}, [useful(True, True, False), some("use", i2=USED), rows("use", NOT)], [0.5], 3),
         ("a grade missing twice", BARE, {}, [useful(True), useful(True)], "error", 2),
         ("its place is not its number", BARE, {}, [useful(False, False, True), some("use", i1=USED), some("use", i3=USED)], [1.0], 3),
-        ("unknown number twice", BARE, {}, [useful(True, False, False), some("use", i7=USED), some("use", i7=USED)], "error", 3),
-        ("malformed", BARE, {}, [useful(True, False, False), "the first one"], "error", 2),
-        ("unknown use", BARE, {}, [useful(True, False, False), rows("use", "perhaps")], "error", 2),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     "noise_sensitivity": [
         ("all right", BARE, {}, [claims("a", "b"), rows("correct", True, True)], [0.0, 0.0], 2),
@@ -78,13 +71,9 @@ TABLES = {
         ("no contexts", EMPTY, {}, [], "skipped", 0),
         ("no reference", LOST, {}, [], "skipped", 0),
         ("no answer", MUTE, {}, [], "skipped", 0),
-        ("missing: asked again", BARE, {}, [claims("a", "b"), some("correct", i1=True), rows("correct", True)], [0.0, 0.0], 3),
-        ("missing twice", BARE, {}, [claims("a", "b"), some("correct", i1=True), {"verdicts": []}], "error", 3),
         ("a context that is not there twice", BARE, {}, [claims("a"), rows("correct", False), useful(True, False, False), rows("contexts", [4]), rows("contexts", [0])], "error", 5),
         ("a context that is not there: asked again", BARE, {}, [claims("a"), rows("correct", False), useful(True, False, False), rows("contexts", [0]), rows("contexts", [1])], [1.0, 0.0], 5),
         ("only what was traced to nowhere is asked again", BARE, {}, [claims("a", "b"), rows("correct", False, False), useful(True, False, False), rows("contexts", [2], [4]), rows("contexts", [1])], [0.5, 0.5], 5),
-        ("malformed", BARE, {}, ["a, b"], "error", 1),
-        ("refusal", BARE, {}, [claims("a"), REFUSED], "error", 2),
     ],
     "factual_accuracy": [
         ("worked sum", BARE, {}, [accuracy(90, 80, 100)], [89.0, 90, 80, 100], 1),  # 45 + 24 + 20
@@ -95,14 +84,9 @@ TABLES = {
         ("no contexts: they play no part", EMPTY, {}, [accuracy(100, 100, 100)], [100.0, 100, 100, 100], 1),
         ("no reference", LOST, {}, [], "skipped", 0),
         ("no answer", MUTE, {}, [], [0.0, 0.0, 0.0, 0.0], 0),
-        ("marks alone", MARKS, {}, [], [0.0, 0.0, 0.0, 0.0], 0),
         ("out of range", BARE, {}, [accuracy(101, 0, 0)], "error", 1),
-        ("a letter for a number", BARE, {}, [accuracy("A", 0, 0)], "error", 1),
         ("version 1 asks for the confidence", BARE, {"prompts": {"grade": "v1"}}, [accuracy(1, 1, 1)], "error", 1),
         ("with the confidence of version 1", BARE, {"prompts": {"grade": "v1"}}, [accuracy(90, 80, 100, confidence=90)], [89.0, 90, 80, 100], 1),
-        ("malformed", BARE, {}, ["very accurate"], "error", 1),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     "answer_class": [
         ("correct", BARE, {}, [{"verdict": "CORRECT"}], [1, 0, 0], 1),
@@ -115,10 +99,6 @@ TABLES = {
         ("no contexts: they play no part", EMPTY, {}, [{"verdict": "WRONG"}], [0, 1, 0], 1),
         ("phrases of one's own", BARE | {"answer": "Keine Ahnung."}, {"patterns": {"phrases": ["keine ahnung"]}}, [], [0, 0, 1], 0),
         ("no reference", LOST, {}, [], "skipped", 0),
-        ("a third class", BARE, {}, [{"verdict": "UNKNOWN"}], "error", 1),
-        ("malformed", BARE, {}, ["it is correct, I think"], "error", 1),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     "context_sufficiency": [
         ("sufficient", BARE, {}, [{"missing": [], "verdict": "sufficient"}], [1.0], 1),
@@ -127,11 +107,6 @@ TABLES = {
         ("no contexts", EMPTY, {}, [], [0.0], 0),
         ("no answer: it is not shown", MUTE, {}, [{"missing": [], "verdict": "sufficient"}], [1.0], 1),
         ("no reference: it is not shown", LOST, {}, [{"missing": [], "verdict": "sufficient"}], [1.0], 1),
-        ("another word", BARE, {}, [{"missing": [], "verdict": "yes"}], "error", 1),
-        ("without the list", BARE, {}, [{"verdict": "sufficient"}], "error", 1),
-        ("malformed", BARE, {}, ["sufficient"], "error", 1),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     # strict vital, vital, all strict, all, weighted; by hand: weights v 1, o 0.5, together 4
     "nuggets": [
@@ -146,11 +121,6 @@ TABLES = {
         ("no contexts: they play no part", EMPTY, {}, [nuggets("v1"), rows("support", S)], [1, 1, 1, 1, 1], 2),
         ("no answer", MUTE, {}, [], [0, 0, 0, 0, 0], 0),
         ("no reference", LOST, {}, [], "skipped", 0),
-        ("missing: asked again", BARE, {}, [nuggets("v1", "v2"), some("support", i2=S), rows("support", N)], [0.5, 0.5, 0.5, 0.5, 0.5], 3),
-        ("missing twice", BARE, {}, [nuggets("v1", "v2"), some("support", i2=S), {"verdicts": []}], "error", 3),
-        ("a third importance", BARE, {}, [{"nuggets": [{"nugget": "x", "importance": "high"}]}], "error", 1),
-        ("malformed", BARE, {}, ["1. tall"], "error", 1),
-        ("refusal", BARE, {}, [nuggets("v1"), REFUSED], "error", 2),
     ],
     "relevance_grade": [
         ("all kinds", BARE, {}, [rows("grade", 3, 2, 0)], [5 / 3, 2 / 3], 1),
@@ -159,13 +129,8 @@ TABLES = {
         ("one a call", BARE, {"batch": 1}, [rows("grade", 3), rows("grade", 2), rows("grade", 1)], [2.0, 2 / 3], 3),
         ("no contexts", EMPTY, {}, [], [0.0, 0.0], 0),
         ("no answer: it is not shown", MUTE, {}, [rows("grade", 3, 3, 3)], [3.0, 1.0], 1),
-        ("missing: asked again", BARE, {}, [some("grade", i1=3, i3=3), rows("grade", 0)], [2.0, 2 / 3], 2),
-        ("missing twice", BARE, {}, [some("grade", i1=3, i3=3), {"verdicts": []}], "error", 2),
-        ("numbered from 0", BARE, {}, [some("grade", i0=3, i1=3, i2=0), rows("grade", 3, 3, 0)], [2.0, 2 / 3], 2),
         ("out of range", BARE, {}, [rows("grade", 4, 0, 0)], "error", 1),
         ("a half grade", BARE, {}, [rows("grade", 1.5, 0, 0)], "error", 1),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     "rubric": [
         ("as shipped", BARE, {}, [{"score": 4}], [4], 1),
@@ -175,14 +140,10 @@ TABLES = {
         ("out of range", BARE, {}, [{"score": 6}], "error", 1),
         ("below the range", BARE, {}, [{"score": 0}], "error", 1),
         ("no answer", MUTE, {}, [], "skipped", 0),
-        ("marks alone", MARKS, {}, [], "skipped", 0),
         ("no contexts, not shown", EMPTY, {}, [{"score": 1}], [1], 1),
         ("no contexts, shown", EMPTY, {"shows": ["answer", "contexts"]}, [], "skipped", 0),
         ("no reference, shown", LOST, {"shows": ["answer", "reference"]}, [], "skipped", 0),
         ("contexts alone: no answer needed", MUTE, {"shows": ["contexts"]}, [{"score": 2}], [2], 1),
-        ("malformed", BARE, {}, ["quite clear"], "error", 1),
-        ("refusal", BARE, {}, [REFUSED], "error", 1),
-        ("a judge that cannot", BARE, {}, [CANNOT], "skipped", 1),
     ],
     "format": [
         ("as shipped", BARE, {}, [], [1], 0),
@@ -210,8 +171,6 @@ TABLES = {
         ("no contexts: they play no part", EMPTY, {}, [], [1], 0),
         ("no answer", MUTE, {}, [], "skipped", 0),
         ("a pattern that does not end", BARE | {"answer": "a" * 60 + "!"}, {"matches": {"slow": r"^(a|aa)+$"}}, [], "error", 0),
-        ("malformed", BARE, {"wanted_tone": "polite"}, ["yes"], "error", 1),
-        ("refusal", BARE, {"wanted_tone": "polite"}, [REFUSED], "error", 1),
     ],
 }  # fmt: skip
 
@@ -264,6 +223,16 @@ def test_grade_boundaries(score, letter):
         ("format", {"json_schema": {"type": "objct"}}, "JSON schema"),
         ("format", {"json_schema": {"$ref": "https://example.org/s"}}, "points elsewhere"),
         ("answer_class", {"patterns": "dont_knw.v1"}, "dont_know.v1"),
+        ("policy_compliance", {"patterns": ["financial_advice"]}, "policy_compliance"),
+        ("policy_compliance", {"patterns": ["../metrics/faithfulness"]}, "policy_compliance"),
+        (
+            "policy_compliance",
+            {"patterns": [{"policy": "p", "rule": "r", "patterns": [{"name": "n", "pattern": "("}]}]},
+            "policy_compliance",
+        ),
+        ("policy_compliance", {"patterns": [], "policies": {}}, "at least one policy"),
+        ("policy_compliance", {"patterns": [{"policy": "p", "rule": "r"}], "method": "patterns"}, "at least one pattern"),
+        ("policy_compliance", {"policies": {"predictions": "again"}}, "every policy once"),
     ],
 )
 def test_wrong_parameters_are_named(name, parameters, says):

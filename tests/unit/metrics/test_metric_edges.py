@@ -1,24 +1,16 @@
 """Where a metric's rule ends: what counts as a citation, as a refusal, as an unknown number, as too long."""
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
-from ragpipe.cli import compose
-from ragpipe.metrics.base import run_skip_reason
-from ragpipe.patterns.sentences import list_items
-from ragpipe.schema.score import Score
-from ragpipe.testing.scripted import JudgeQuestion, ScriptedJudge, make_case, score_of, shipped_metric, shipped_names
-from tests.support.claim_verdicts import in_both_forms
+from ragpipe.cli.command_line import compose
+from ragpipe.core.text import list_items
+from ragpipe.metrics.recording_judge import questions_of
+from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 
 def test_an_answer_too_long_for_patterns_is_an_error_of_its_case_and_no_question_of_the_plan():
     metric, case = shipped_metric("answer_class"), make_case("x " * 100_001, references=["x"])
-    assert list(metric.planned_calls(case)) == []
+    assert questions_of(metric, case) == []
     assert score_of(metric, case)["correct_answers"].reason.startswith("too_long: 200,002 characters")
 
 
@@ -87,6 +79,8 @@ def test_groundedness_names_no_context_that_it_does_not_show():
 
 REJECT, ANSWER = {"behavior": "reject"}, {"behavior": "answer"}
 NO, FIVE = "I cannot answer that.", "The five courses are A, B, C, D and E."
+EXCUSE = "I can't answer, my training data ends Oct 2023."
+NOTED = "My training data ends in 2023, but the context gives revenue as $81.8 billion."
 # (answer, abstained, expected, value, failure mode)
 FLAGGED = [
     ("", True, REJECT, 1, None),
@@ -99,37 +93,24 @@ FLAGGED = [
     (NO, False, ANSWER, 0, "false_rejection"),
     ("", False, REJECT, 0, None),
     ("My training data ends in 2023.", True, ANSWER, 0, "training_cutoff_excuse"),
+    (EXCUSE, None, ANSWER, 0, "training_cutoff_excuse"),
+    (EXCUSE, None, REJECT, 1, None),
+    (NOTED, None, ANSWER, 1, None),
+    (NOTED, None, REJECT, 0, "false_acceptance"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "abstained", "expected", "value", "mode"), FLAGGED)
 @pytest.mark.parametrize("detector", ["patterns", "judge"])
 def test_the_systems_own_flag_is_a_refusal_and_its_absence_overrules_no_text(answer, abstained, expected, value, mode, detector):
-    judge = ScriptedJudge(lambda asked: {"declines": answer == NO, "training_cutoff": False})
+    judge = ScriptedJudge(lambda asked: {"declines": answer in (NO, EXCUSE), "training_cutoff": answer in (EXCUSE, NOTED)})
     metric = shipped_metric("rejection_calibration", detector=detector)
     case = make_case(answer, abstained=abstained, expected=expected)
     score = score_of(metric, case, judge)["rejection_calibration"]
     assert (score.value, score.details["failure_mode"]) == (value, mode)
-    assert len(judge.asked) == sum(ask.times for ask in metric.planned_calls(case))
+    assert len(judge.asked) == len(questions_of(metric, case))
     assert bool(judge.asked) == (detector == "judge" and not abstained and bool(answer))
     assert not abstained or score.details["detector"] == "flag"
-
-
-def test_relevance_by_questions_plans_the_grade_that_it_falls_back_to():
-    metric, case = shipped_metric("answer_relevance", method="questions"), make_case()
-    direct = {"addresses_question": False, "on_topic": True, "completeness": 0, "score": 0}
-    judge = ScriptedJudge([{"questions": []}, direct], vectors={})
-    score_of(metric, case, judge)
-    assert [ask.prompt.step for ask in metric.planned_calls(case)] == judge.steps == ["questions", "direct"]
-
-
-def test_null_in_place_of_an_optional_quote_is_none():
-    reply = {"verdicts": [{"index": 1, "evidence": None, "reason": ""} | in_both_forms(False)]}
-    judge = ScriptedJudge([{"claims": ["Paris is in France."]}, reply])
-    score = score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"]
-    assert (score.value, score.details["claims"][0]["evidence"]) == (0, [])
-    judge = ScriptedJudge([{"claims": ["a"]}, {"verdicts": [{"index": 1, "supported": None}]}])
-    assert score_of(shipped_metric("faithfulness"), make_case(), judge)["faithfulness"].status == "error"
 
 
 @pytest.mark.parametrize(
@@ -142,26 +123,6 @@ def test_a_violation_without_a_severity_has_that_of_its_policy(said, written, ex
     score = score_of(metric, make_case("Red cats."), ScriptedJudge([{"verdicts": broken}]))["policy_compliance"]
     found = {one["policy"]: one["severity"] for one in score.details["violations"]}
     assert found == {"no_colours": expected, "no_cats": said.get("severity", "none").replace("none", "high")}
-
-
-def test_a_quote_of_a_source_that_may_not_be_used_is_no_quote_that_was_asked_for():
-    secret = {"text": "Profits doubled in the last quarter of the year.", "policy": "no_use"}
-    case = make_case('It said "profits doubled in the last quarter".', chunks=[secret], expected={"must_quote": True})
-    score = score_of(shipped_metric("must_quote"), case)["must_quote"]
-    assert (score.value, score.reason) == (0, "no_quote_only_chunk_retrieved")
-
-
-def test_acknowledging_both_needs_the_older_note_cited_too():
-    case = make_case(
-        "The fee was 45 euros and is now 60 euros.",
-        chunks=[{"rel_path": "new.md", "text": "60 euros"}, {"rel_path": "old.md", "text": "45 euros"}],
-        anchors=[{"rel_path": "new.md", "role": "newer"}, {"rel_path": "old.md", "role": "older"}],
-        citations=["c1"],
-        recency_conflict_rule="acknowledge_both",
-    )
-    judge = ScriptedJudge([])
-    score = score_of(shipped_metric("recency_conflict"), case, judge)["recency_conflict"]
-    assert (score.value, score.reason, judge.asked) == (0, "not cited: older", [])
 
 
 def composed(name, *words):
@@ -180,165 +141,9 @@ def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
         (["metrics.rubric.scale=[0,10]"], [], [means]),
     ):
         metric = composed("rubric", *words)
-        text = next(iter(metric.planned_calls(case))).prompt.render(**metric.values(case))[-1]["content"]
+        text = questions_of(metric, case)[0].prompt.render(**metric.values(case))[-1]["content"]
         assert all(part in text for part in shown)
         assert not any(part in text for part in absent)
-
-
-@pytest.mark.slow
-def test_another_length_takes_the_place_of_the_shipped_one():
-    metric = composed("format", "metrics.format.length={sentences: [1, 3]}")
-    assert score_of(metric, make_case("word " * 400))["format"].value == 1
-    assert score_of(metric, make_case("It rains. It snows. It hails. It pours."))["format"].value == 0
-
-
-# From the worst to the best. A flag or word that says nothing good or bad of the answer or its contexts is in NEUTRAL.
-FLAGS: dict[str, list[Any]] = {
-    **{name: [False, True] for name in ("supported", "relevant", "addresses_question", "on_topic", "accurate", "cited",
-                                        "correct", "kept", "major_claims_cited", "acknowledged", "declines")},
-    "violated": [True, False],
-}  # fmt: skip
-WORDS: list[list[str]] = [
-    ["NO", "YES"], ["contradicted", "not_supported", "supported"], ["WRONG", "CORRECT"], ["insufficient", "partial", "sufficient"],
-    ["not_support", "partial_support", "support"], ["paraphrase", "direct_quote", "not_used"],
-]  # fmt: skip
-USED = {"context_utilization": ["not_used", "direct_quote"]}  # of contexts that may be used, which is then the good thing
-NEUTRAL = {"training_cutoff", "importance", "severity"}
-# What cannot be monotone, because the verdict is no praise of what the score measures: (metric, score, leaf).
-BY_DEFINITION = {
-    ("context_utilization", "context_utilization", "relevant"): "one more useful chunk that the answer might have used",
-    ("noise_sensitivity", "noise_sensitivity_relevant", "relevant"): "the chunk's grade says to which of the two a claim counts",
-    ("context_precision", "context_precision", "relevant"): "with method: ranked, a useful chunk at the end is ranked badly",
-    ("context_precision", "context_precision_ranked", "relevant"): "a useful chunk at the end is one that is ranked badly",
-}  # fmt: skip
-ITEMS = ("claims", "nuggets", "citations", "rules", "sources", "contexts")  # what numbered verdicts are about, first wins
-PARAMETERS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in shipped_names() if shipped_metric(name).step_names()),
-    ("faithfulness", {"steps": "combined"}),
-    ("context_recall", {"steps": "combined"}),
-    ("chunk_faithfulness", {"exhaustive": True}),
-    ("chunk_relevancy", {"exhaustive": True}),
-    ("context_precision", {"method": "ranked"}),
-    ("groundedness", {"cap_without_citations": 1}),
-    ("rubric", {"scale": [-1.5, 2.0], "whole": False, "shows": ["answer", "reference"]}),
-]
-ASKING = {"rejection_calibration": {"detector": "judge"}, "format": {"wanted_tone": "polite"}}
-
-Address = tuple[str, str, str]
-
-
-class Replies:
-    """Replies to whatever is asked: each leaf is drawn once and kept by step, item and name, so that a verdict on an item
-    stays its verdict whatever number the item has in the next question."""
-
-    def __init__(self, draw: Callable[..., Any], orders: dict[str, list[Any]]):
-        self.draw = draw
-        self.orders = orders
-        self.leaves: dict[Address, Any] = {}
-        self.worst_to_best: dict[Address, list[Any]] = {}
-
-    def __call__(self, question: JudgeQuestion) -> Any:
-        schema = question.payload.schema
-        if schema.get("form") == "text":
-            about = json.dumps({k: str(v) for k, v in question.values.items() if k != "existing"}, sort_keys=True)
-            return self._leaf((question.step, about, "verdict"), {"enum": ["YES", "NO"]})
-        return self._object(schema, question, "", "")
-
-    def _object(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> dict[str, Any]:
-        return {name: self._value(part, question, item, f"{path}{name}")
-                for name, part in schema["properties"].items() if name != "index"}  # fmt: skip
-
-    def _value(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> Any:
-        schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
-        if schema.get("type") == "object":
-            return self._object(schema, question, item, f"{path}.")
-        if schema.get("type") == "array":
-            return self._list(schema["items"], question, item, path)
-        if schema.get("type") == "string" and "enum" not in schema:
-            return item if path in ("claim", "nugget") else ""
-        return self._leaf((question.step, item, path), schema)
-
-    def _list(self, schema: dict[str, Any], question: JudgeQuestion, item: str, path: str) -> list[Any]:
-        if schema.get("type") == "integer":  # the numbers of contexts that hold an item
-            return [i for i in (1, 2) if self._drawn((question.step, item, f"{path}{i}"), st.booleans())]
-        if schema.get("type") == "string":
-            return ["fact 1", "fact 2", "fact 3"] if path == "claims" else []
-        if "index" not in schema["properties"]:
-            return [self._object(schema, question, f"fact {i}", "") for i in (1, 2, 3)]
-        asked = next(question.values[name] for name in ITEMS if question.values.get(name))
-        return [{"index": i, **self._object(schema, question, str(one), "")} for i, one in enumerate(asked, 1)]
-
-    def _leaf(self, address: Address, schema: dict[str, Any]) -> Any:
-        name = address[2].split(".")[-1]
-        order = self.orders.get(name) or _order(name, schema)
-        assert order or name in NEUTRAL, f"say in this file which {name} is the better one, or that neither is"
-        if name not in NEUTRAL:
-            self.worst_to_best[address] = order
-        return self._drawn(address, st.sampled_from(schema.get("enum") or order or [False, True]))
-
-    def _drawn(self, address: Address, values: st.SearchStrategy[Any]) -> Any:
-        if address not in self.leaves:
-            self.leaves[address] = self.draw(values)
-        return self.leaves[address]
-
-    def better(self) -> dict[Address, list[Any]]:
-        """What each verdict and grade given so far could be raised to."""
-        ranked = {a: (order, self.leaves[a]) for a, order in self.worst_to_best.items()}
-        found = {a: order[order.index(value) + 1 :] for a, (order, value) in ranked.items() if value in order}
-        return {address: values for address, values in found.items() if values}
-
-
-def _order(name: str, schema: dict[str, Any]) -> list[Any] | None:
-    """All values from the worst to the best; nine steps of a grade that need not be whole. None: nobody says."""
-    if "minimum" in schema:
-        low, high = schema["minimum"], schema["maximum"]
-        return list(range(low, high + 1)) if schema["type"] == "integer" else [low + (high - low) * i / 8 for i in range(9)]
-    words = schema.get("enum")
-    return FLAGS.get(name) if words is None else next((some for some in WORDS if set(some) == set(words)), None)
-
-
-def scores(name: str, parameters: dict[str, Any], case: Any, replies: Replies) -> dict[str, Score]:
-    metric = shipped_metric(name, **ASKING.get(name, {}), **parameters)
-    return score_of(metric, case, ScriptedJudge(replies))
-
-
-@st.composite
-def cases(draw: Any) -> Any:
-    """A case with every label, so that every metric asks; its answer cites, by marks or beside it, or does not."""
-    chunks = [
-        {"id": f"c{i}", "text": f"passage {i}", "rel_path": f"{i}.md", "policy": "quote_only"}
-        for i in range(1, draw(st.integers(2, 4)) + 1)
-    ]
-    expected = {"behavior": "reject", "requires_citations": draw(st.sampled_from([None, False, True]))}
-    return make_case(
-        draw(st.sampled_from(["Alpha is one thing. Beta is another.", "Alpha is one thing [1]. Beta is another."])),
-        chunks=chunks, references=["Alpha and beta."], answerable=False, recency_conflict_rule="acknowledge_both",
-        anchors=[{"rel_path": "1.md", "role": "newer"}, {"rel_path": "2.md", "role": "older"}],
-        citations=draw(st.sampled_from([["c1", "c2"], ["c1", "c2", "lost"]])), expected=expected,
-    )  # fmt: skip
-
-
-@pytest.mark.thorough(tried=8)
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "parameters"), PARAMETERS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(case=cases(), data=st.data())
-def test_no_score_gets_worse_when_one_verdict_gets_better(name, parameters, case, data):
-    replies = Replies(data.draw, {"use": USED[name]} if name in USED else {})
-    before = scores(name, parameters, case, replies)
-    assert replies.worst_to_best or before[name].reason == "citations_not_required", "it asks, and no reply holds a verdict"
-    better = replies.better()
-    assume(better)
-    address = data.draw(st.sampled_from(sorted(better)))
-    replies.leaves[address] = data.draw(st.sampled_from(better[address]))
-    after = scores(name, parameters, case, replies)
-    specs = {spec.name: spec for spec in shipped_metric(name, **ASKING.get(name, {}), **parameters).scores()}
-    for score_name, spec in specs.items():
-        old, new = before[score_name].value, after[score_name].value
-        if old is None or new is None or (name, score_name, address[2].split(".")[-1]) in BY_DEFINITION:
-            continue
-        gain = new - old if spec.higher_is_better else old - new
-        assert gain >= -1e-9, f"{score_name} {old} -> {new} when {address} rose to {replies.leaves[address]!r}"
 
 
 FIVE_OF_LIST_COMPLETENESS = "Here are five:\n1. Revenue\n2. Margin\n3. Cash\n4. Debt\n5. Outlook\n"
@@ -357,36 +162,6 @@ NESTED = "- Revenue\n  - up 4 %\n  - driven by Asia\n- Margin\n\nThat is all."
 ])  # fmt: skip
 def test_list_items(text: str, items: list[str]) -> None:
     assert list_items(text) == items
-
-
-@pytest.mark.parametrize(
-    ("answer", "has", "values"),
-    [
-        (FIVE_OF_LIST_COMPLETENESS, 5, (1.0, 0.0)),  # "10 highlights" of which 5 are known: complete with 5
-        (FIVE_OF_LIST_COMPLETENESS, 10, (0.5, 0.0)),
-        (FIVE_OF_LIST_COMPLETENESS, 3, (1.0, 2.0)),  # two more than the contexts hold
-        (NESTED, 4, (0.5, 0.0)),
-    ],
-)
-def test_values(answer: str, has: int, values: tuple[float, float]) -> None:
-    metric = shipped_metric("list_completeness")
-    case = make_case(answer=answer, expected={"context_has": has})
-    assert run_skip_reason(metric, case, embedder=False) is None
-    (scores,) = metric.compute([case])  # type: ignore[attr-defined]
-    assert tuple(score.value for score in scores) == values
-
-
-@pytest.mark.parametrize(("expected", "reason"), [({}, "no_item_count"), ({"context_has": 0}, "no_items_in_contexts")])
-def test_without_a_label_it_does_not_apply(expected: dict[str, int], reason: str) -> None:
-    assert (
-        run_skip_reason(shipped_metric("list_completeness"), make_case(answer=FIVE_OF_LIST_COMPLETENESS, expected=expected), embedder=False)
-        == reason
-    )
-
-
-def test_an_answer_without_a_list_is_not_counted() -> None:
-    (scores,) = shipped_metric("list_completeness").compute([make_case(answer="Revenue rose.", expected={"context_has": 5})])  # type: ignore[attr-defined]
-    assert {(score.status, score.reason) for score in scores} == {("skipped", "no_list")}
 
 
 NEW, OLD = {"rel_path": "new.md", "role": "newer"}, {"rel_path": "old.md", "role": "older"}
@@ -426,10 +201,8 @@ TABLE = [
     ("attribution_hit", "by a gain of a chunk", {"chunks": [{"id": "x", "doc_id": "d"}], "gains": {"x": 2.0}, "citations": ["x"]}, {}, 1),
     ("attribution_hit", "only groups", {"chunks": NOTES, "required_support_groups": [["c1"]], "citations": ["c1"]}, {}, ("skipped", "no_gold_items")),
     ("attribution_hit", "by chunk", {"chunks": [{"id": "x"}], "relevant_chunks": ["x"], "citations": ["x"]}, {}, 1),
-    ("attribution_hit", "a gold id that was not retrieved", {"chunks": NOTES, "relevant_chunks": ["x"], "citations": ["x"]}, {}, 0),
     ("attribution_hit", "a mark without an id", {"chunks": NOTES, "relevant_chunks": ["c2"], "citations": [{"marker": "[2]"}]}, {}, 1),
     ("attribution_hit", "a mark of another rank", {"chunks": NOTES, "relevant_chunks": ["c2"], "citations": [{"marker": "[1]"}]}, {}, 0),
-    ("attribution_hit", "a mark beyond the ranks", {"chunks": NOTES, "relevant_chunks": ["c2"], "citations": [{"marker": "[99]"}]}, {}, 0),
     ("attribution_hit", "no citation names a chunk", {"chunks": NOTES, "relevant_chunks": ["c2"], "citations": [{"marker": "see the notes"}]}, {}, ("skipped", "citations_name_no_chunk")),
     ("attribution_hit", "documents before chunks", {"chunks": [{"id": "x", "doc_id": "d"}], "relevant_docs": ["e"], "relevant_chunks": ["x"], "citations": ["x"]}, {}, 0),
     ("attribution_hit", "chunks before documents", {"chunks": [{"id": "x", "doc_id": "d"}], "relevant_docs": ["e"], "relevant_chunks": ["x"], "citations": ["x"]}, {"unit": "chunk"}, 1),
@@ -469,3 +242,17 @@ def test_sources(name, fields, parameters, expected):
     score = score_of(shipped_metric(name, **parameters), make_case(**fields))[name]
     found = (score.status, score.reason) if isinstance(expected, tuple) else score.value
     assert found == expected
+
+
+@pytest.mark.parametrize(("answer", "has", "found"), [
+    (FIVE_OF_LIST_COMPLETENESS, 5, [1.0, 0.0]),  # "10 highlights" of which 5 are known: complete with 5
+    (FIVE_OF_LIST_COMPLETENESS, 10, [0.5, 0.0]),
+    (FIVE_OF_LIST_COMPLETENESS, 3, [1.0, 2.0]),  # two more than the contexts hold
+    (NESTED, 4, [0.5, 0.0]),
+    ("Revenue rose.", 5, ["no_list"] * 2),
+    (NESTED, None, ["no_item_count"] * 2),
+    (NESTED, 0, ["no_items_in_contexts"] * 2),
+])  # fmt: skip
+def test_list_completeness(answer: str, has: int | None, found: list[object]) -> None:
+    scores = score_of(shipped_metric("list_completeness"), make_case(answer=answer, expected={"context_has": has}))
+    assert [score.reason if score.value is None else score.value for score in scores.values()] == found

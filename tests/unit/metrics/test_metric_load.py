@@ -1,28 +1,19 @@
 """From a metric's YAML to a metric: every fault at once, and no class but a Metric."""
 
-import asyncio
 import json
 import sys
 import textwrap
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.core.errors import ConfigError, RagpipeError
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
-from ragpipe.core.text_match import normalise, occurs
-from ragpipe.judging.token_count import count_tokens
+from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.metrics.base import Metric
-from ragpipe.metrics.from_config import load_metric
-from ragpipe.metrics.shared.anchor_match import heading_parts, matches_anchor
-from ragpipe.metrics.shipped_scores import shipped_scores
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.sample import Anchor, Chunk
-from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric, shipped_names
-from tests.support.claim_verdicts import in_both_forms
+from ragpipe.metrics.from_config import load_metric, shipped_scores
+from ragpipe.testing.scripted import make_case, score_of, shipped_metric, shipped_names
 
 LIBRARY = PromptLibrary([prompts_dir()])
 CLASS = "FaithfulnessMetric"
@@ -71,7 +62,7 @@ SECTIONS = [
     ("no attribute", {"class": "ragpipe.metrics.judged.faithfulness.Nothing"}, {"class"}),
     ("through a module", {"class": "ragpipe.metrics.judged.faithfulness.math.ceil"}, {"class"}),
     ("a function", {"class": "ragpipe.metrics.from_config.load_metric"}, {"class"}),
-    ("another class", {"class": "ragpipe.prompting.prompt.Prompt"}, {"class"}),
+    ("another class", {"class": "ragpipe.judge.prompt.Prompt"}, {"class"}),
     ("the base", {"class": "ragpipe.metrics.base.Metric"}, {"class"}),
     ("the computed base", {"class": "ragpipe.metrics.base.Computed"}, {"class"}),
     ("a base of some", {"class": "ragpipe.metrics.shared.judge_metric.JudgeMetric"}, {"class"}),
@@ -124,7 +115,7 @@ def plugin(tmp_path, monkeypatch):
     (package / "length.py").write_text(
         textwrap.dedent("""
         from ragpipe.metrics.base import Computed
-        from ragpipe.schema.score import Score
+        from ragpipe.core.score import Score
 
         class Length(Computed):
             unit: int = 1
@@ -149,25 +140,19 @@ def test_a_class_of_the_users_own_needs_its_package_listed(plugin):
     assert metric.prompt_folder("grade") == "length"
 
 
-def test_a_module_at_the_top_has_a_prompt_folder_and_calls_must_be_told(plugin, tmp_path):
-    """Without `planned_calls` a plan would say 0 calls, and nothing would hold them below judge.max_calls."""
+def test_a_module_at_the_top_has_a_prompt_folder(plugin, tmp_path):
     text = textwrap.dedent("""
-        from ragpipe import Metric, PlannedCall, Prompt, Score
-        from ragpipe.schema.judge_answers.grade_answers import Grade15
+        from ragpipe import Metric, Prompt, Score
+        from ragpipe.judge.answers import Grade15
 
-        class Silent(Metric):
+        class Graded(Metric):
             grade: Prompt
             async def measure(self, case, judge):
                 return Score((await judge(self.grade, Grade15, answer=case.answer)).score)
-
-        class Telling(Silent):
-            def planned_calls(self, case):
-                yield PlannedCall(self.grade, Grade15, {"answer": case.answer})
     """)
-    (tmp_path / f"{plugin}_alone.py").write_text(text)
     module = f"{plugin}_alone"
-    assert "planned_calls" in faults({"class": f"{module}.Silent", "prompts": {"grade": "v1"}}, [module])["class"].fix
-    assert "my_metrics_for_tests_alone" in str(faults({"class": f"{module}.Telling", "prompts": {"grade": "v1"}}, [module]))
+    (tmp_path / f"{module}.py").write_text(text)
+    assert module in str(faults({"class": f"{module}.Graded", "prompts": {"grade": "v1"}}, [module]))
 
 
 def test_a_plugin_that_fails_at_import_says_how(plugin):
@@ -175,122 +160,15 @@ def test_a_plugin_that_fails_at_import_says_how(plugin):
     assert "RuntimeError: no such device" in found["class"].found
 
 
-def test_an_attribute_without_a_type_is_named_with_what_to_write(plugin, tmp_path):
-    text = "from ragpipe.metrics.base import Computed\n\n\nclass Length(Computed):\n    unit = 1\n"
-    (tmp_path / plugin / "untyped.py").write_text(text)
-    (problem,) = faults({"class": f"{plugin}.untyped.Length"}, [plugin]).values()
-    assert problem.found == f"'{plugin}.untyped.Length', whose import fails: the attribute `unit` has no type"
-    assert problem.expected == "a type on every attribute"
-    assert problem.fix == ("write `unit: TYPE = ...` for a key of the metric's section, `unit: ClassVar[TYPE] = ...` for a constant")
-
-
-def test_another_fault_of_a_class_body_is_told_without_an_address_of_pydantic(plugin, tmp_path):
-    text = "from ragpipe.metrics.base import Computed\n\n\nclass Length(Computed):\n    name = 'length'\n"
+@pytest.mark.parametrize(("line", "said"), [
+    ("unit = 1", "non-annotated attribute was detected: `unit = 1`"), ("name = 'length'", "'name' defined on a base class was overridden"),
+])  # fmt: skip
+def test_a_class_that_pydantic_does_not_take_says_why_without_an_address(plugin, tmp_path, line, said):
+    text = f"from ragpipe.metrics.base import Computed\n\n\nclass Length(Computed):\n    {line}\n"
     (tmp_path / plugin / "odd.py").write_text(text)
     (problem,) = faults({"class": f"{plugin}.odd.Length"}, [plugin]).values()
-    assert problem.found == (
-        f"'{plugin}.odd.Length', whose import fails: Field 'name' defined on a base class was overridden by a non-annotated "
-        "attribute. All field definitions, including overrides, require a type annotation."
-    )
-
-
-FACTS = [
-    "The harbour of the third district was opened in 1803 by the town council.",
-    "It lies four kilometres north of the old church.",
-    "About 333 people worked there in its best year.",
-    "It was rebuilt after the great flood and given a slate roof.",
-]
-PASSAGE = " ".join(["Visitors wrote in their diaries that the road was muddy and that the inn was full."] * 10 + FACTS[:1])
-CASE = make_case(
-    " ".join(FACTS), chunks=[f"Passage {i}. {PASSAGE}" for i in range(5)],
-    question="What is known about the harbour of the third district?", references=[" ".join(FACTS)],
-)  # fmt: skip
-COMBINED = {"steps": "combined"}
-
-
-def reply(question):
-    if question.step == "extract":
-        return {"claims": FACTS}
-    if question.step == "verify":
-        return {"verdicts": [{"index": i} | in_both_forms(True) for i in range(1, 5)]}
-    if question.step == "combined":
-        return {"claims": [{"claim": fact} | in_both_forms(True) for fact in FACTS]}
-    if question.step == "direct":
-        return {"addresses_question": True, "on_topic": True, "completeness": 1, "score": 1}
-    return {"verdicts": [{"index": i, "relevant": True, "relevance": 90} for i in range(1, 6)]}
-
-
-# performance.md, goal 5: at most 6 calls and 6,500 prompt tokens with the documents' steps, at most 4 calls combined; 7,500
-# tokens with version 2, whose rules are longer
-LIMITS = [({}, None, 6, 7_500), ({}, "v1", 6, 6_500), ({}, "v2", 6, 7_500)]
-LIMITS += [(COMBINED, None, 4, 6_000), (COMBINED, "v1", 4, 6_000), (COMBINED, "v2", 4, 6_000)]
-
-
-@pytest.mark.parametrize(("parameters", "version", "calls", "tokens"), LIMITS)
-def test_the_triad_keeps_within_its_calls_and_tokens(parameters, version, calls, tokens):
-    judge = ScriptedJudge(reply)
-    for name in ("faithfulness", "answer_relevance", "context_precision", "context_recall"):
-        chosen = dict(parameters) if name in ("faithfulness", "context_recall") else {}
-        if version:
-            chosen["prompts"] = dict.fromkeys(shipped_metric(name).step_names(), version)
-        asyncio.run(shipped_metric(name, **chosen).measure(CASE, judge))
-    assert all(190 <= count_tokens(chunk.text, "gpt-4o") <= 230 for chunk in CASE.contexts)
-    assert len(judge.asked) == len({question.payload.id for question in judge.asked}) == calls
-    used = sum(count_tokens(m["content"], "gpt-4o") for q in judge.asked for m in q.payload.messages)
-    assert 5_000 < used <= tokens, json.dumps([q.step for q in judge.asked])
-
-
-HEADING = st.lists(st.sampled_from("ABC"), max_size=3).map(" > ".join)
-PLACE = st.fixed_dictionaries({"rel_path": st.sampled_from(["a.md", "b.md"]), "heading_path": HEADING})
-NAMES = st.sampled_from([f"d{i}" for i in range(8)])
-METRICS = {unit: shipped_metric("retrieval", unit=unit, k=[1, 2, 3, 5, 10, 50]) for unit in ("document", "chunk")}
-
-
-def check(case, unit):
-    """All values in their range, and those that can only grow with k do."""
-    found = {name: score.value for name, score in score_of(METRICS[unit], case).items()}
-    for measure in ("hit", "recall", "map"):
-        column = [found[f"{measure}@{k}"] for k in METRICS[unit].k]
-        assert column == sorted(column)
-    assert found["hit@50"] == (found["mrr"] > 0) == (found["recall@50"] > 0) == (found["ndcg@50"] > 0)
-    assert all(found[f"recall@{k}"] <= found[f"hit@{k}"] for k in METRICS[unit].k)
-
-
-@pytest.mark.slow
-@given(st.lists(PLACE, max_size=12), st.lists(PLACE, min_size=1, max_size=5), st.sampled_from(["document", "chunk"]))
-def test_anchored_rankings_stay_in_their_range(chunks, anchors, unit):
-    check(make_case(chunks=chunks, anchors=anchors), unit)
-
-
-@pytest.mark.slow
-@given(
-    st.lists(NAMES, max_size=12),
-    st.dictionaries(NAMES, st.sampled_from([0.5, 1.0, 3.0]), min_size=1),
-    st.sampled_from(["document", "chunk"]),
-)
-def test_rankings_of_ids_stay_in_their_range(ids, gains, unit):
-    chunks = [{"id": name if unit == "chunk" else f"c{i}", "doc_id": name} for i, name in enumerate(ids)]
-    check(make_case(chunks=chunks, gains=gains), unit)
-
-
-@pytest.mark.slow
-@given(st.lists(st.text("ab x", min_size=1), max_size=4), st.lists(st.text("ab x", min_size=1), max_size=4))
-def test_a_heading_matches_anchor_every_prefix_of_itself_and_only_there(gold, own):
-    chunk = Chunk(id="c", rank=1, rel_path="n.md", heading_path=">".join(own))
-    anchor = Anchor(rel_path="n.md", heading_path=" > ".join(gold))
-    parts, gold_parts = heading_parts(chunk.heading_path), heading_parts(anchor.heading_path)
-    assert matches_anchor(chunk, anchor) == (parts[: len(gold_parts)] == gold_parts)
-    whole = Anchor(rel_path="n.md", heading_path=" >  ".join(parts[: len(parts) // 2]))
-    assert matches_anchor(chunk, whole)
-
-
-@pytest.mark.slow
-@given(st.text("abQ1 \n\u00e9\u2019'\u201c\"-\u2014,", max_size=60), st.integers(0, 60), st.integers(1, 60))
-def test_a_piece_of_a_text_occurs_in_it_however_it_is_set(text, start, length):
-    piece, texts = text[start : start + length], [normalise(text)]
-    assert occurs(piece, texts) == any(c.isalnum() for c in piece)
-    assert occurs(piece.upper().replace(" ", "\n "), texts) == any(c.isalnum() for c in piece)
-    assert not occurs(text + "q", texts), "a quote that goes on after the end"
+    assert said in problem.found
+    assert "https://" not in problem.found
 
 
 NODE = {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "additionalProperties": False}
@@ -309,7 +187,6 @@ def held(schema, answer):
         ({"$ref": "#"}, "leads back to itself"),
         ({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "leads back to itself"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}}, "leads back"),
-        ({"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}}, "leads back to itself"),
         ({"$ref": "#/$defs/absent"}, "'#/$defs/absent' points to nothing"),
         ({"properties": {"a": {"items": {"$ref": "#nowhere"}}}}, "'#nowhere' points to nothing"),
         ({"$ref": "#/required", "required": ["a"]}, "points to list"),

@@ -1,20 +1,15 @@
 """Several reference answers: which of them count, what the judge is shown, and what is made of the values by each."""
 
-import copy
-import pickle
-
 import pytest
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import JudgeError, Skipped
-from ragpipe.engine.plans.plan_summary import reference_lines
+from ragpipe.core.fences import fence
+from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.metrics.base import Metric
+from ragpipe.metrics.recording_judge import questions_of
 from ragpipe.metrics.shared.multi_reference import mean_of_references, with_rule
-from ragpipe.prompting.fences import fence
-from ragpipe.schema.sample import AnyReference
-from ragpipe.schema.score import Score, ScoreSpec
-from ragpipe.stages.plan_calls import make_plan
-from ragpipe.stages.step_tokens import PromptCounter
+from ragpipe.runs.plan import PromptCounter, make_plan
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.claim_verdicts import in_both_forms
 
@@ -32,10 +27,10 @@ GOLDEN = [
     ("correctness", {}, ["4e8e00f4180d5120"]),
     ("answer_class", {}, ["44721abee5838264"]),
     ("factual_accuracy", {}, ["d87d44a225994154"]),
-    ("context_recall", {}, ["c5bfa9e90b2c0f0e", "b43b5dae8f36016c"]),
+    ("context_recall", {}, ["c5bfa9e90b2c0f0e", "9d9b6daec6c7ab3d"]),
     ("context_recall", {"steps": "combined"}, ["39f1e92f8f50a211"]),
-    ("nuggets", {}, ["c18d4511064bcb95", "56b8582eaf779b4c"]),
-    ("noise_sensitivity", {}, ["aa432dc9ddb9cf48", "a89aab305b2e3a8c", "4ebc0975b61373ea", "ad05293a3b28e880"]),
+    ("nuggets", {}, ["c18d4511064bcb95", "fcdf949bb6fee69a"]),
+    ("noise_sensitivity", {}, ["aa432dc9ddb9cf48", "177c3ea53b8a051e", "4ebc0975b61373ea", "112361c143ce69da"]),
     ("context_precision", {}, ["4ebc0975b61373ea"]),
     ("context_utilization", {}, ["4ebc0975b61373ea", "2230f2f5243c2044"]),
     ("rubric", SHOWN, ["b6658a3a1cd5ddd0"]),
@@ -52,33 +47,33 @@ def version_1(name, **parameters):
 def test_one_reference_asks_what_it_always_asked(name, parameters, messages, rule):
     for references in ([ONE], [ONE, ONE], ["", ONE]):  # the same answer twice is one, a blank one is none
         metric = version_1(name, **parameters, references=rule)
-        asks = metric.planned_calls(make_case(**HARBOUR, references=references))
+        asks = questions_of(metric, make_case(**HARBOUR, references=references))
         assert [sha256([*ask.prompt.render(**ask.values)])[:16] for ask in asks] == messages
 
 
 @pytest.mark.parametrize(("name", "parameters", "messages"), GOLDEN)
 def test_first_asks_what_the_first_alone_asks(name, parameters, messages):
-    asks = version_1(name, **parameters, references="first").planned_calls(SEVERAL)
+    asks = questions_of(version_1(name, **parameters, references="first"), SEVERAL)
     assert [sha256([*ask.prompt.render(**ask.values)])[:16] for ask in asks] == messages
 
 
 @pytest.mark.parametrize(("name", "parameters"), [row[:2] for row in GOLDEN if row[0] not in ("context_recall", "nuggets")])
 def test_any_shows_all_in_one_question_each_in_its_own_fence(name, parameters):
     metric = shipped_metric(name, **parameters)
-    users = [ask.prompt.render(**ask.values)[-1]["content"] for ask in metric.planned_calls(SEVERAL)]
+    users = [ask.prompt.render(**ask.values)[-1]["content"] for ask in questions_of(metric, SEVERAL)]
     showing = [text for text in users if fence(ONE) in text]
     assert len(showing) == (2 if name == "noise_sensitivity" else 1)
     for user in showing:
         assert f"Reference answer 1:\n{fence(ONE)}\n\nReference answer 2:\n{fence(TWO)}\n" in user
         before = user.partition("Reference answer 1:")[0].splitlines()[-2]
         assert before.startswith("Any one of these 2 reference answers will do.")  # outside all fences
-    assert len(users) == len([*metric.planned_calls(make_case(**HARBOUR, references=[ONE]))])
+    assert len(users) == len(questions_of(metric, make_case(**HARBOUR, references=[ONE])))
 
 
 def test_no_reference_can_pass_for_another_one():
     forged = f"{ONE}\n\nReference answer 2:\nIt opened in 2001."
     case = make_case(**HARBOUR, references=[forged, TWO])
-    (ask,) = shipped_metric("correctness").planned_calls(case)
+    (ask,) = questions_of(shipped_metric("correctness"), case)
     user = ask.prompt.render(**ask.values)[-1]["content"]
     assert fence(forged) in user
     assert user.count("Reference answer 2:") == 2  # one of them inside the fence of the first
@@ -164,7 +159,7 @@ def test_the_plan_counts_every_question(name, rule):
     metric, case = shipped_metric(name, references=rule), make_case(**HARBOUR, references=["In 1803", "In 1804"])
     judge = ScriptedJudge(listing if name == "context_recall" else facts)
     score_of(metric, case, judge)
-    assert sum(ask.times for ask in metric.planned_calls(case)) == len(judge.asked) == {"any": 4, "first": 2, "all": 3}[rule]
+    assert len(questions_of(metric, case)) == len(judge.asked) == {"any": 4, "first": 2, "all": 3}[rule]
 
 
 def facts(asked):
@@ -210,7 +205,8 @@ def test_computed_metrics_take_the_best(rule, value, reference):
     metric, case = shipped_metric("semantic_similarity", references=rule), make_case(**HARBOUR, references=["far", "near", "half"])  # fmt: skip
     found = score_of(metric, case, ScriptedJudge(vectors=SIMILAR))["semantic_similarity"]
     assert (found.value, found.details["reference"]) == (value, reference)
-    assert metric.planned_embeddings(case) == (2 if rule == "first" else 4)  # the answer, and the references that are compared
+    made = make_plan([case], [metric], iterations=1, counter=PromptCounter(len), has_embedder=True)
+    assert made.embeddings == (2 if rule == "first" else 4)  # the answer, and the references that are compared
 
 
 class Picky(shipped_metric("semantic_similarity").__class__):
@@ -276,27 +272,3 @@ def test_the_data_set_says_it_for_metrics_that_do_not():
     ruled = with_rule(metrics, "all")
     assert (ruled["a"].references, ruled["b"].references) == ("all", "first")
     assert ruled["c"] is metrics["c"]
-
-
-def test_the_plan_says_which_count():
-    cases = [SEVERAL, make_case(**HARBOUR, references=[ONE]), make_case(**HARBOUR)]
-
-    def lines(**rules):
-        metrics = [shipped_metric(name, references=rule) for name, rule in rules.items()]
-        return reference_lines(make_plan(cases, metrics, iterations=1, counter=PromptCounter(len)))
-
-    assert lines(correctness="any", nuggets=None) == ["1 case has several references: any one counts (references: any)"]
-    assert lines(rubric="all") == []  # it shows the answer alone
-    assert lines(correctness="first", nuggets="all") == [
-        "1 case has several references: the first alone counts (references: first: correctness)",
-        "1 case has several references: all of them count (references: all: nuggets)",
-    ]
-
-
-def test_the_text_of_several_stands_wherever_a_text_does():
-    (view,) = shipped_metric("correctness").views(SEVERAL)
-    text = view.reference
-    assert text == AnyReference([ONE, TWO])
-    assert text.endswith(f"Reference answer 1:\n{ONE}\n\nReference answer 2:\n{TWO}")
-    assert (copy.deepcopy(text).texts, pickle.loads(pickle.dumps(text)).texts) == ((ONE, TWO), (ONE, TWO))
-    assert shipped_metric("correctness").views(view) == [view]  # a view of a view is that view

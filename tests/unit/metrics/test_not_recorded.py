@@ -1,27 +1,19 @@
 """A part of the output that the data set does not record is no finding: whatever needs it is skipped, and says so."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ragpipe.cli import compose
+from ragpipe.cli.command_line import compose
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
-from ragpipe.judging.heuristic.heuristic_judge import HeuristicJudge
-from ragpipe.judging.heuristic.settings import HeuristicSettings
+from ragpipe.core.sample import Case
+from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.metrics.shared.claim_metric import ClaimMetric
-from ragpipe.prompting.library import PromptLibrary
-from ragpipe.schema.sample import Case, Output, Sample
-from ragpipe.schema.table_schemas import OUTPUTS, output_from, output_row, table_of
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.claim_verdicts import in_both_forms
-from tests.support.new_metric import COMMAND
 
 BOTH, CONTEXTS, ANSWER, NEITHER = {"contexts", "answer"}, {"contexts"}, {"answer"}, set[str]()
 # By hand from the definitions in docs/metrics.md: the parts of the output without which the score cannot be told.
@@ -59,7 +51,7 @@ def test_every_shipped_metric_is_in_the_table_or_has_tests_of_its_own() -> None:
     for name in shipped - set(RESTS_ON):
         own = Path(__file__).with_name(f"test_{name}.py")
         text = own.read_text(encoding="utf-8") if own.exists() else ""
-        assert "not_recorded" in text, f"which parts does {name} need? `{COMMAND} {name}` writes {own.name}"
+        assert "not_recorded" in text, f"which parts does {name} need? say so in RESTS_ON, or test it in {own.name}"
 
 
 @pytest.mark.parametrize("name", RESTS_ON)
@@ -69,27 +61,6 @@ def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name: str) 
     for part, lacking in (("answer", {"answer": None}), ("contexts", {"chunks": None})):
         found = run_skip_reason(metric, full(name, **lacking), embedder=True)
         assert found == (f"not_recorded: {part}" if part in RESTS_ON[name] else None)
-
-
-@pytest.mark.thorough(tried=8)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RESTS_ON)
-@settings(deadline=None)  # a busy machine
-@given(
-    answer=st.sampled_from([None, "", "...", "I do not know.", "The warranty lasts two years. [1]"]),
-    chunks=st.sampled_from([None, [], [CHUNK], [CHUNK, {"text": ""}]]),
-    citations=st.sampled_from([[], ["c1"], ["c9"]]),
-    abstained=st.sampled_from([None, True, False]),
-)
-def test_nothing_is_measured_of_a_part_that_is_not_recorded(name: str, **output: Any) -> None:
-    case = full(name, **output)
-    lacking = {part for part in RESTS_ON[name] if not case.records(part)}  # type: ignore[arg-type]
-    flag = case.output.abstained
-    if (name == "abstention" and flag is not None) or (name == "rejection_calibration" and flag):
-        lacking = NEITHER  # the system's own flag decides, not the text
-    found = run_skip_reason(shipped(name), case, embedder=True)
-    assert not lacking or (found or "").startswith("not_recorded: ")
-    assert lacking or not (found or "").startswith("not_recorded: ")
 
 
 def test_the_acknowledgement_of_a_conflict_is_read_in_the_answer() -> None:
@@ -126,19 +97,6 @@ def test_contexts_that_are_known_by_their_ids_alone() -> None:
     assert run_skip_reason(shipped_metric("faithfulness"), some, embedder=True) is None
 
 
-def test_absent_and_empty_stay_apart_in_the_tables() -> None:
-    outputs = [
-        Output(sample_id="q1"), Output(sample_id="q2", answer="", chunks=[]), Output(sample_id="q3", answer="a", chunks=None),
-    ]  # fmt: skip
-    table = table_of([output_row(output, row) for row, output in enumerate(outputs)], OUTPUTS)
-    assert table["answer"].to_pylist() == [None, "", "a"]
-    assert table["chunks"].to_pylist() == [None, "[]", None]
-    assert [output_from(row) for row in table.to_pylist()] == outputs
-    cases = [Case(Sample(id=o.sample_id, question="?"), o) for o in outputs]
-    assert [(c.answer, c.contexts) for c in cases] == [("", []), ("", []), ("a", [])]
-    assert [(c.records("answer"), c.records("contexts")) for c in cases] == [(False, False), (True, True), (True, False)]
-
-
 GARBAGE = {"unreadable": "garbage"}
 GRADE = {"low": 1, "high": 4}
 
@@ -147,7 +105,6 @@ TABLE = [
     ("a number", {"s": 0.25}, {}, 0.25, None),
     ("true is 1", {"s": True}, {"binary": True}, 1.0, None),
     ("false is 0", {"s": False}, {"binary": True}, 0.0, None),
-    ("another name", {"rl_f": 0.5}, {"from": "rl_f"}, 0.5, None),
     ("the ends of its scale", {"s": 4}, GRADE, 4.0, None),
     ("a count has no scale", {"s": 17}, {"low": None, "high": None}, 17.0, None),
     ("the mean of the annotators", {"s": {"a1": 4, "a2": 2, "a3": 3}}, GRADE, 3.0, None),  # (4 + 2 + 3) / 3
@@ -160,7 +117,6 @@ TABLE = [
     ("the whole name comes first", {"s.a": 1, "s": {"a": 0}}, {"from": "s.a"}, 1.0, None),
     ("the share of a list", {"s": [True, False, True, True]}, {}, 0.75, None),
     ("median of two", {"s": [1, 4]}, {"combine": "median", **GRADE}, 2.5, None),
-    ("median of three", {"s": [1, 4, 4]}, {"combine": "median", **GRADE}, 4.0, None),
     ("min: all of them", {"s": [1, 1, 0]}, {"combine": "min", "binary": True}, 0.0, None),
     ("max: any of them", {"s": [0, 1, 0]}, {"combine": "max", "binary": True}, 1.0, None),
     ("majority of three", {"s": [0.5, 1, 1]}, {"combine": "majority"}, 1.0, None),
@@ -169,7 +125,6 @@ TABLE = [
     ("nothing of this name", {"other": 1}, {}, "skipped", "not_recorded"),
     ("null", {"s": None}, {}, "skipped", "not_recorded"),
     ("nobody gave one", {"s": {"a1": None, "a2": None}}, {}, "skipped", "not_recorded"),
-    ("an annotator who is not there", {"s": {"a1": 1}}, {"from": "s.a7"}, "skipped", "not_recorded"),
     ("no part of a number", {"s": 1}, {"from": "s.a7"}, "skipped", "not_recorded"),
     ("no part of an unreadable one", {"s": GARBAGE}, {"from": "s.unreadable"}, "skipped", "not_recorded"),
     ("no claims", {"s": []}, {}, "skipped", "no_verdicts"),
@@ -191,26 +146,6 @@ TABLE = [
 def test_score_of_a_recorded_value(recorded, taken, value, reason):
     found = score_of(shipped_metric("recorded", take={"s": taken}), make_case(recorded=recorded))["s"]
     assert (found.value if found.status == "ok" else found.status, found.reason) == (value, reason)
-
-
-VERDICTS = st.none() | st.booleans() | st.floats(-2, 3, allow_subnormal=False) | st.just(GARBAGE)
-
-
-@pytest.mark.slow
-@given(st.lists(VERDICTS, max_size=5), st.sampled_from(["mean", "median", "majority", "min", "max"]))
-def test_a_score_lies_among_the_verdicts_it_is_made_of_and_none_is_lost(verdicts, combine):
-    found = score_of(shipped_metric("recorded", take={"s": {"combine": combine}}), make_case(recorded={"s": verdicts}))["s"]
-    given_ones = [v for v in verdicts if v is not None]
-    good = [float(v) for v in given_ones if v is not GARBAGE and -1e-6 <= v <= 1 + 1e-6]
-    if len(good) < len(given_ones):
-        assert found.status == "error"
-    elif not given_ones:
-        assert found.status == "skipped"
-    elif found.status == "ok":
-        assert min(good) - 1e-12 <= found.value <= max(good) + 1e-12 or found.value in (0, 1)
-        assert 0 <= found.value <= 1
-    else:
-        assert (combine, found.reason) == ("majority", "no_majority")
 
 
 def test_single_verdicts_stay_in_the_details():
@@ -325,24 +260,3 @@ def test_patterns_of_ones_own() -> None:
     own = {"declines": ["weiß ich nicht"]}
     assert measured("groundedness", "Das weiß ich nicht.", patterns=own)[0]["groundedness"][2] == "no_claims"
     assert measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2] == "language_not_covered"
-
-
-@pytest.mark.parametrize(("answer", "steps"), [(INVENTED, ["extract"]), (REFUSAL, [])])
-def test_the_plan_counts_the_listing_alone(answer: str, steps: list[str]) -> None:
-    case = make_case(answer=answer, chunks=[])
-    assert [ask.prompt.step for ask in shipped_metric("faithfulness").planned_calls(case)] == steps
-    for name in ("groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"):
-        assert list(shipped_metric(name).planned_calls(case)) == []
-
-
-@pytest.mark.parametrize("steps", ["separate", "combined"])
-def test_the_embedded_judge_lists_them(steps: str) -> None:
-    metric, judge = shipped_metric("faithfulness", steps=steps), HeuristicJudge(HeuristicSettings(kind="evidence"))
-    assert isinstance(metric, ClaimMetric)
-    case = make_case(answer=INVENTED, chunks=[])
-
-    async def ask(prompt: Any, answer: Any, /, **values: Any) -> Any:
-        return judge.answer(prompt, answer, values)
-
-    score: Any = asyncio.run(metric.measure(case, ask))  # type: ignore[arg-type]
-    assert (score.value, score.details["unsupported_claims"]) == (0.0, CLAIMS["claims"])

@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.stats.agreement_coefficients import (
-    cohen_kappa,
-    correlation_ceiling,
-    equal_share,
-    kendall,
-    pearson,
-    quadratic_kappa,
-    ranks,
-    spearman,
-)
+from ragpipe.stats.agreement import cohen_kappa, equal_share, kendall, pearson, quadratic_kappa, ranks, spearman
 
 GRADES = st.integers(0, 5)
 PAIRS = st.lists(st.tuples(GRADES, GRADES), min_size=2, max_size=60)
@@ -70,15 +61,6 @@ def test_kendall_by_hand() -> None:
     tied in each. tau-b = 0 / 5; with a last score of 8 all four agree, tau-b = 4 / sqrt(5 * 5)."""
     assert kendall(np.array([1.0, 1, 2, 3]), np.array([5.0, 7, 7, 6])).value == 0
     assert kendall(np.array([1.0, 1, 2, 3]), np.array([5.0, 7, 7, 8])).value == pytest.approx(0.8)
-
-
-def test_the_ceiling_of_a_correlation() -> None:
-    """Labels that two people agree on at .64 and a judge that agrees with itself at .81: sqrt(.64 * .81) = .72."""
-    assert correlation_ceiling(0.64, 0.81) == pytest.approx(0.72)
-    assert correlation_ceiling(1, 1) == 1
-    assert correlation_ceiling(-0.2, 0.9) == 0
-    with pytest.raises(ValueError, match=r"from -1 to 1, found 1\.1"):
-        correlation_ceiling(1.1, 0.5)
 
 
 def test_one_judge_that_never_varies_agrees_no_better_than_chance() -> None:

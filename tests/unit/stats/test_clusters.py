@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.stats.clusters import cluster_codes, distinct, in_all, in_any
+from ragpipe.stats.intervals import cluster_codes, distinct, in_all, in_any
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

@@ -1,4 +1,4 @@
-"""Corrected means hold the true mean as often as docs/corrected-means.md says: a part of its simulation, with other draws."""
+"""Corrected means hold the true mean as often as docs/statistics.md says: a part of its simulation, with other draws."""
 
 import math
 from functools import lru_cache
@@ -79,12 +79,3 @@ def test_stopping_at_a_width_keeps_the_coverage(widest: float) -> None:
         assert covered >= limit - chance(limit, 100, 2 * len(found))
     counts = [found[judge][1] for judge in ("guesses", "lenient", "good", "nearly perfect")]
     assert counts == sorted(counts, reverse=True)
-
-
-@pytest.mark.parametrize("kind", [("0/1", "good"), ("share of 5", "good"), ("score", "")])
-@pytest.mark.parametrize("rows", [1, 4])
-def test_the_simulated_labels_have_the_mean_that_they_are_said_to_have(kind: tuple[str, str], rows: int) -> None:
-    """Else a coverage would say nothing. 4 standard errors, the rows of a question taken as one."""
-    rng = np.random.default_rng(5)
-    means = [benchmark.populate(rng, *kind, 0.75, rows).labels.mean() for _ in range(20)]
-    assert np.mean(means) == pytest.approx(0.75, abs=4 * 0.5 / math.sqrt(20 * 1000 / rows))

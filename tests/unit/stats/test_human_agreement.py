@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragpipe.metrics.shared.rank_metrics import from_ids, rank_values
-from ragpipe.stats.agreement_coefficients import cohen_kappa
+from ragpipe.stats.agreement import cohen_kappa, difference_of_versions
 from ragpipe.stats.detection import balanced_accuracy
-from ragpipe.stats.difference_verdict import decide_difference, decide_together
-from ragpipe.stats.jackknife import difference_of_versions
-from ragpipe.stats.multiple_testing import benjamini_hochberg, holm
-from ragpipe.stats.paired_difference import paired_difference
+from ragpipe.stats.difference_verdict import benjamini_hochberg, decide_difference, decide_together, holm
+from ragpipe.stats.differences import paired_difference
 
 pytestmark = pytest.mark.slow
 
@@ -51,79 +47,16 @@ def test_difference_of_two_judges(real_data: Path) -> None:
     blocks = expected(real_data, "summhay")
     kappas = [blocks[f"predictions_prompted_{name}"]["ordinal"]["cohen_kappa"] for name in ("gpt3.5", "gpt-4o")]
     result = difference_of_versions(cohen_kappa, labels, worse, better, summaries)
-    assert (result.base, result.candidate) == pytest.approx(kappas, abs=1e-6)
-    assert result.difference == pytest.approx(kappas[1] - kappas[0], abs=2e-6)
+    assert result.value == pytest.approx(kappas[1] - kappas[0], abs=2e-6)
     assert result.interval is not None
     assert result.interval.low > 0.1
     whole = difference_of_versions(balanced_accuracy, *((grades == 1).astype(float) for grades in (labels, worse, better)), summaries)
     assert whole.interval is not None
 
 
-MEASURES = {"recip_rank": "mrr", "ndcg_cut_10": "ndcg@10", "recall_10": "recall@10", "success_5": "hit@5"}
 MODELS = (
     "gpt-3.5-turbo-0613", "gpt-4-0613", "llama-2-13b-chat", "llama-2-70b-chat", "llama-2-7b-chat", "mistral-7B-instruct",
 )  # fmt: skip
-
-
-def lines_of(path: Path) -> list[list[str]]:
-    return [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-@lru_cache
-def measured(folder: Path, run_name: str) -> dict[str, np.ndarray]:
-    """Each measure of every judged query of a run, in the order of the queries; `recall_all@10` is made from recall."""
-    gains: dict[str, dict[str, int]] = {}
-    scores: dict[str, dict[str, float]] = {}
-    for query, _, document, gain in lines_of(folder / "qrels.txt"):
-        gains.setdefault(query, {})[document] = int(gain)
-    for query, _, document, _, score, _ in lines_of(folder / f"run.{run_name}.trec"):
-        scores.setdefault(query, {})[document] = float(score)
-    queries = sorted(set(gains) & set(scores))
-    ranking = from_ids(
-        [list(scores[query]) for query in queries], [gains[query] for query in queries], [list(scores[query].values()) for query in queries]
-    )
-    values = rank_values(ranking, [5, 10])
-    return {**values, "recall_all@10": (values["recall@10"] == 1).astype(np.float64)}
-
-
-@pytest.mark.parametrize("data", ["clapnq_dev", "mtrag_un"])
-@pytest.mark.parametrize("block", [*MEASURES, "recall_all_10"])
-def test_two_retrievers(real_data: Path, data: str, block: str) -> None:
-    """BM25 against TF-IDF on the same queries: `retrieval.paired` of EXPECTED.json, to 6 places. Few queries differ, so p is
-    exact, as scipy's permutation test over them is."""
-    figures = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["retrieval"]["paired"]
-    expected = figures[f"shared {data} bm25 minus tfidf: {block}"]
-    name = MEASURES.get(block, "recall_all@10")
-    candidate, base = (measured(real_data / data, run)[name] for run in ("bm25", "tfidf"))
-    verdict = decide_difference(base, candidate, low=0, high=1, smallest_effect=0.05)
-    paired = verdict.paired
-    assert (paired.n, paired.wins, paired.ties, paired.losses) == tuple(expected[key] for key in ("n", "wins", "ties", "losses"))
-    assert paired.difference == pytest.approx(expected["mean_diff"], abs=1e-6)
-    if expected["t"] is None:
-        assert (paired.changed, paired.standardized, paired.p_value) == (0, None, 1.0)
-    else:
-        assert paired.standardized == pytest.approx(expected["cohen_dz"], abs=1e-6)
-        assert paired.standardized * math.sqrt(paired.n) == pytest.approx(expected["t"], abs=1e-5)
-    changed = (candidate - base)[candidate != base]
-    if paired.changed <= 12:
-        assert paired.p_value == pytest.approx(_exact(changed))
-    else:
-        assert paired.p_value == pytest.approx(expected["p_t"], abs=1e-6)
-    if paired.can_decide:
-        bounds = stats.ttest_rel(candidate, base).confidence_interval(0.95)
-        assert (paired.interval.low, paired.interval.high) == pytest.approx((bounds.low, bounds.high))
-    excluded = stats.binom.cdf(paired.changed, paired.n, 0.05) <= 0.05  # so few changes are improbable for a change of .05
-    assert verdict.state == ("same" if paired.can_decide or excluded else "inconclusive")
-
-
-def _exact(changed: np.ndarray) -> float:
-    if not len(changed):
-        return 1.0
-    sums = np.concatenate([[0.0], changed])  # scipy needs two values; a 0 has no sign
-    test = stats.permutation_test(
-        (sums,), lambda x, axis: np.sum(x, axis=axis), permutation_type="samples", n_resamples=np.inf, vectorized=True
-    )
-    return float(test.pvalue)
 
 
 @lru_cache

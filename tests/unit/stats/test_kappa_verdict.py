@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ragpipe.stats.kappa_verdict import decide_kappa, outside_largest_class
+from ragpipe.stats.detection import decide_kappa
 
 
 def judged(right: tuple[int, int], wrong: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -17,20 +15,20 @@ def judged(right: tuple[int, int], wrong: tuple[int, int]) -> tuple[np.ndarray, 
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "state", "outside", "reason"),
+    ("right", "wrong", "state", "reason"),
     [
-        ((100, 100), (0, 0), "passed", 100, None),  # at least .96
-        ((20, 15), (5, 10), "failed", 25, None),  # kappa .4 of 50
-        ((10, 10), (0, 0), "not_enough_labels", 10, None),
-        ((95, 4), (0, 0), "not_enough_labels", 4, "few_outside_largest_class"),
-        ((20, 0), (0, 0), "not_enough_labels", 0, "one_class"),
-        ((20, 0), (1, 0), "not_enough_labels", 0, "rests_on_one_question"),
-        ((0, 0), (0, 0), "not_enough_labels", 0, "no_pairs"),
+        ((100, 100), (0, 0), "passed", None),  # at least .96
+        ((20, 15), (5, 10), "failed", None),  # kappa .4 of 50
+        ((10, 10), (0, 0), "not_enough_labels", None),
+        ((95, 4), (0, 0), "not_enough_labels", "few_outside_largest_class"),
+        ((20, 0), (0, 0), "not_enough_labels", "one_class"),
+        ((20, 0), (1, 0), "not_enough_labels", "rests_on_one_question"),
+        ((0, 0), (0, 0), "not_enough_labels", "no_pairs"),
     ],
 )
-def test_verdicts(right: tuple[int, int], wrong: tuple[int, int], state: str, outside: int, reason: str | None) -> None:
+def test_verdicts(right: tuple[int, int], wrong: tuple[int, int], state: str, reason: str | None) -> None:
     verdict = decide_kappa(*judged(right, wrong))
-    assert (verdict.state, verdict.outside_largest, verdict.reason) == (state, outside, reason)
+    assert (verdict.state, verdict.reason) == (state, reason)
 
 
 def test_labels_needed_without_a_disagreement() -> None:
@@ -77,21 +75,3 @@ def test_targets() -> None:
     assert decide_kappa(labels, verdicts, target=0.99).state == "failed"
     with pytest.raises(ValueError, match="between 0 and 1, found 1"):
         decide_kappa(labels, verdicts, target=1.0)
-
-
-@pytest.mark.slow
-@given(st.tuples(*[st.integers(0, 40)] * 4), st.integers(1, 3))
-def test_needed_labels_are_more_than_there_are(cells: tuple[int, int, int, int], rows: int) -> None:
-    labels, verdicts = judged(cells[:2], cells[2:])
-    verdict = decide_kappa(labels, verdicts, np.arange(len(labels)) // rows)
-    if verdict.labels_needed is not None:
-        assert verdict.state == "not_enough_labels"
-        assert verdict.labels_needed > len(labels)
-        assert (verdict.kappa.value or 0) > 0.8
-    if verdict.state != "not_enough_labels":
-        assert verdict.outside_largest >= 5
-
-
-def test_labels_outside_the_largest_class() -> None:
-    assert outside_largest_class(np.array([1.0, 3, 3, 2, 3])) == 2
-    assert outside_largest_class(np.empty(0)) == 0

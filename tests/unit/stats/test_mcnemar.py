@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragpipe.stats.mcnemar import mcnemar_p
+from ragpipe.stats.differences import mcnemar_p
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 

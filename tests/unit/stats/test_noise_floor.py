@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor, second_judging_from
 
@@ -75,16 +73,6 @@ def test_the_variances_of_a_mixed_model() -> None:
 def test_flip_rate(passed: list[int], judged: list[int], rate: float | None) -> None:
     result = flip_rate(np.array(passed, dtype=np.int16), np.array(judged, dtype=np.int16))
     assert result == (None if rate is None else pytest.approx(rate))
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=2, max_size=6), min_size=1, max_size=8))
-def test_the_flip_rate_counts_pairs(verdicts: list[list[bool]]) -> None:
-    shares = []
-    for case in verdicts:
-        pairs = [(a, b) for place, a in enumerate(case) for b in case[place + 1 :]]
-        shares.append(sum(a != b for a, b in pairs) / len(pairs))
-    passed = np.array([sum(case) for case in verdicts])
-    assert flip_rate(passed, np.array([len(case) for case in verdicts])) == pytest.approx(np.mean(shares))
 
 
 def test_the_most_precise_mean_for_a_budget() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.stats.shapley import interaction, shapley_values
+from ragpipe.comparison.change_sources import interaction, shapley_values
 
 
 def subsets(parts: int) -> list[frozenset[int]]:

@@ -3,20 +3,15 @@
 import errno
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragpipe.core.errors import OutputError, RagpipeError
-from ragpipe.store.files import atomic
-from ragpipe.store.files.atomic import (
+from ragpipe.store import files
+from ragpipe.store.files import (
     append_lines,
     atomic_open,
     atomic_write,
@@ -24,14 +19,11 @@ from ragpipe.store.files.atomic import (
     json_unless_same,
     link_or_copy,
     make_folders,
+    outside_cause,
     read_lines,
     sweep_below,
-    sweep_temporaries,
 )
-from ragpipe.store.files.processes import this_process
-from ragpipe.store.outside_causes import outside_cause
-from ragpipe.store.run.file_difference import first_difference
-from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.processes import this_process
 
 
 def names(folder: Path) -> list[str]:
@@ -84,7 +76,7 @@ def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.
 
     target = tmp_path / "a.txt"
     target.write_text("old")
-    monkeypatch.setattr(atomic.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(OutputError) as found:
         atomic_write(target, "new")
     assert words in str(found.value)
@@ -104,7 +96,7 @@ def test_a_file_system_without_sync_is_tolerated(tmp_path: Path, monkeypatch: py
     def fail(_: int) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr(atomic.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     atomic_write(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "new"
 
@@ -123,23 +115,6 @@ def test_real_faults_of_the_path(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file", "folder"]
 
 
-@pytest.mark.slow
-def test_sweeps_only_what_the_dead_left(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from ragpipe.store.files.atomic import atomic_open\n"
-        "with atomic_open(Path(sys.argv[1]) / 'a.txt') as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -9
-    assert len(names(tmp_path)) == 1
-    (tmp_path / "mine.tmp").write_text("not ours")
-    with atomic_open(tmp_path / "b.txt") as file:
-        file.write(b"being written")
-        assert len(sweep_temporaries(tmp_path)) == 1
-    assert names(tmp_path) == ["b.txt", "mine.tmp"]
-    assert (tmp_path / "b.txt").read_bytes() == b"being written"
-    assert sweep_temporaries(tmp_path / "missing") == []
-
-
 def test_links_an_unchanged_table(tmp_path: Path) -> None:
     src, dst = tmp_path / "a.parquet", tmp_path / "b.parquet"
     src.write_bytes(b"table")
@@ -156,7 +131,7 @@ def test_copies_where_links_do_not_work(tmp_path: Path, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr(atomic.os, "link", fail)
+    monkeypatch.setattr(files.os, "link", fail)
     src, dst = tmp_path / "a.parquet", tmp_path / "b.parquet"
     src.write_bytes(b"table")
     link_or_copy(src, dst)
@@ -195,22 +170,6 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
     assert json.loads(json_lines(value)) == value
 
 
-PLAIN_JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=2)
-NESTED_JSON = st.recursive(PLAIN_JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3))
-
-
-@pytest.mark.slow
-@given(NESTED_JSON)
-def test_json_lines_are_one_line_where_the_value_nests_two_levels(value: object) -> None:
-    def depth(item: object) -> int:
-        if not isinstance(item, dict | list):
-            return 0
-        return 1 + max(map(depth, item.values() if isinstance(item, dict) else item), default=0)
-
-    assert (b"\n" in json_lines(value)) == (depth(value) > 2)
-    assert json.loads(json_lines(value)) == value
-
-
 def test_json_lines_keep_lone_surrogates_and_refuse_what_json_has_not() -> None:
     value = {"a": {"b": {"c": {"bad \ud800": "é"}}}}
     assert json.loads(json_lines(value)) == value
@@ -218,15 +177,11 @@ def test_json_lines_keep_lone_surrogates_and_refuse_what_json_has_not() -> None:
         json_lines({"a": {"b": {"c": [float("nan")]}}})
 
 
-def test_no_lines_make_an_empty_file(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "alerts.jsonl"
+def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.jsonl"
     assert list(read_lines(path)) == []
     append_lines(path, [])
     assert path.read_bytes() == b""
-
-
-def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
     append_lines(path, [{"a": 1}, {"a": "é\n"}])
     append_lines(path, [{"a": 3}])
     append_lines(path, [])
@@ -276,18 +231,15 @@ class UncompletedJobError(RuntimeError):
     """As submitit's, by name."""
 
 
-@pytest.mark.parametrize(
-    ("error", "word"),
-    [
-        (MemoryError(), "memory"),
-        (RuntimeError("can't start new thread"), "threads"),
-        (TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated."), "worker"),
-        (UncompletedJobError("Job 4_1 has not produced any output (state: TIMEOUT)"), "TIMEOUT"),
-        (OSError(errno.EMFILE, "Too many open files", "f"), "open files"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
-        (ImportError("libarrow.so.2600: failed to map segment from shared object"), "memory"),
-    ],
-)
+@pytest.mark.parametrize(("error", "word"), [
+    (MemoryError(), "memory"),
+    (RuntimeError("can't start new thread"), "threads"),
+    (TerminatedWorkerError("A worker process managed by the executor was unexpectedly terminated."), "worker"),
+    (UncompletedJobError("Job 4_1 has not produced any output (state: TIMEOUT)"), "TIMEOUT"),
+    (OSError(errno.EMFILE, "Too many open files", "f"), "open files"),
+    (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+    (ImportError("libarrow.so.2600: failed to map segment from shared object"), "memory"),
+])  # fmt: skip
 def test_causes(error: Exception, word: str) -> None:
     wrapped = RagpipeError("a case")
     wrapped.__cause__ = error
@@ -309,70 +261,6 @@ def test_a_file_counts_where_any_may(tmp_path: object) -> None:
     assert "f: it, or its folder, does not exist" in str(found)
 
 
-NOBODY = 65534
-LOCK = """
-import os, sys
-from ragpipe.core.errors import RagpipeError
-from ragpipe.store.run.folder_lock import FolderLock
-from pathlib import Path
-os.setgid({user}); os.setuid({user})
-try:
-    lock = FolderLock(Path(sys.argv[1])).acquire()
-    print("taken", *lock.notices)
-except RagpipeError as error:
-    print(type(error).__name__, error)
-"""
-
-
-def as_nobody(folder: Path) -> str:
-    code = LOCK.format(user=NOBODY)
-    found = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False)
-    assert "Traceback" not in found.stderr, found.stderr
-    return found.stdout
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder that other users reach."""
-    if os.getuid() != 0:
-        pytest.skip("only root can be another user")
-    with tempfile.TemporaryDirectory() as name:
-        os.chmod(name, 0o777)
-        yield Path(name)
-
-
-@pytest.mark.slow
-def test_a_lock_of_another_users_dead_process_is_removed(shared: Path) -> None:
-    (shared / ".lock").write_text('{"pid": 1, "host": "elsewhere", "started": "then", "command": "ragpipe"}')
-    (shared / ".lock").chmod(0o644)
-    found = as_nobody(shared)
-    assert found.startswith("taken"), found
-    assert "process 1 on elsewhere" in found
-    assert "user root" in found
-
-
-@pytest.mark.slow
-def test_one_that_is_held_is_not(shared: Path) -> None:
-    with FolderLock(shared):
-        (shared / ".lock").chmod(0o644)
-        found = as_nobody(shared)
-        assert found.startswith("FolderLocked"), found
-        assert f"process {os.getpid()}" in found
-        assert (shared / ".lock").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", [0o644, 0o600])
-def test_one_that_may_not_be_removed_says_who_can(shared: Path, mode: int) -> None:
-    (shared / ".lock").write_text('{"pid": 1, "host": "elsewhere", "started": "then", "command": "ragpipe"}')
-    (shared / ".lock").chmod(mode)
-    shared.chmod(0o1777)  # as /tmp is: only its owner removes a file
-    found = as_nobody(shared)
-    assert found.startswith("OutputError"), found
-    assert f"remove {'the file' if mode == 0o600 else 'it'} as root" in found
-    assert (shared / ".lock").exists()
-
-
 def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) -> None:
     me = this_process()
     gone = f".ragpipe,{me.host},999999,{me.mark},1.tmp"
@@ -390,21 +278,3 @@ def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) 
     for folder in folders:
         assert {path.name for path in folder.iterdir() if path.is_file()} == {living, "mine.tmp", ".ragpipe,notes.tmp"}
     assert (outside / gone).exists()
-
-
-LONG = "a" * 300
-
-
-@pytest.mark.parametrize(("name", "found", "expected", "said"), [
-    ("x.json", json.dumps({"k": 1}), json.dumps({"k": 2}), "k: 1, expected 2"),
-    ("x.json", json.dumps({"k": LONG + "1z"}), json.dumps({"k": LONG + "2z"}), f"k: ...{'a' * 20}1z', expected ...{'a' * 20}2z'"),
-    ("x.json", json.dumps({"k": "1" + LONG}), json.dumps({"k": "2" + LONG}), f"k: '1{'a' * 75}..., expected '2{'a' * 75}..."),
-    ("x.md", f"same\n{LONG}1", f"same\n{LONG}2", f"line 2: ...{'a' * 20}1', expected ...{'a' * 20}2'"),
-    ("x.md", f"{LONG}", f"{LONG}", None),
-])  # fmt: skip
-def test_what_differs_is_shown(tmp_path: Path, name: str, found: str, expected: str, said: str | None) -> None:
-    (tmp_path / "found").mkdir()
-    (tmp_path / "expected").mkdir()
-    (tmp_path / "found" / name).write_text(found)
-    (tmp_path / "expected" / name).write_text(expected)
-    assert first_difference(tmp_path / "found" / name, tmp_path / "expected" / name) == said

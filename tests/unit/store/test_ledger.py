@@ -10,20 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from ragpipe.core.call import Call, Payment
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError
-from ragpipe.schema.call import Call, Payment
-from ragpipe.store.calls.call_rows import packed, stored_keys
-from ragpipe.store.calls.call_store import CallStore, read_calls
-from ragpipe.store.calls.call_table import CallTable
-from ragpipe.store.calls.ledger_rows import PaymentEntry
-from ragpipe.store.calls.maintenance import Choice, prune
-from ragpipe.store.calls.spend import paid_by
-from ragpipe.store.calls.store_requests import ClaimResult, Freshness, Lookup
-from ragpipe.store.calls.transfer import DIGEST, import_calls, row_of_call, row_of_payment
+from ragpipe.store.call_rows import packed
+from ragpipe.store.call_store import CallStore, Choice, paid_by, prune, read_calls
+from ragpipe.store.call_table import CallTable
+from ragpipe.store.ledger import ClaimResult, Freshness, Lookup
+from ragpipe.store.transfer import DIGEST, import_calls, row_of_call, row_of_payment
 
 
 def call(name: str, status: str = "ok") -> Call:
@@ -121,7 +116,7 @@ def test_a_damaged_payment_is_in_no_sum_and_counted(tmp_path: Path, column: str,
 def test_a_payment_after_the_store_was_closed_is_kept_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     import tempfile
 
-    from ragpipe.store.calls.transfer import import_calls
+    from ragpipe.store.transfer import import_calls
 
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -138,15 +133,6 @@ def test_a_payment_after_the_store_was_closed_is_kept_beside(tmp_path: Path, mon
 
 KEYS = [sha256(f"key {n}") for n in range(12)]
 GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
-
-
-@pytest.mark.slow
-@given(present=st.sets(st.integers(0, 200)), asked=st.lists(st.integers(0, 200), max_size=150))
-def test_the_keys_of_a_table_among_any_number(present: set[int], asked: list[int]) -> None:
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.execute("CREATE TABLE calls (key)")
-        db.executemany("INSERT INTO calls VALUES (?)", [(bytes([n]),) for n in present])
-        assert stored_keys(db, "calls", [bytes([n]) for n in asked]) == {bytes([n]) for n in present & {*asked}}
 
 
 def _call(key: str, status: str, run_id: str) -> Call:
@@ -204,7 +190,7 @@ def test_failures_from_a_moment_on_may_answer(tmp_path: Path) -> None:
 
 FIELDS = {"messages": sha256("m"), "schema": sha256("s")}
 CALL = row_of_call(Call(sha256(FIELDS), sha256(FIELDS), "j", "ok", fields=FIELDS, run_id="r"))
-PAYMENT = row_of_payment(PaymentEntry(7, "r", 1, Payment("m", "2026-01-01T00:00:00.000+00:00", 1, 2, usd=0.5)))
+PAYMENT = row_of_payment(Payment("m", "2026-01-01T00:00:00.000+00:00", 1, 2, usd=0.5, mark=7, run_id="r"))
 
 
 def sealed(given: dict[str, Any], **changed: Any) -> dict[str, Any]:
@@ -213,15 +199,12 @@ def sealed(given: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**row, DIGEST: sha256(row)}
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ('"paid_usd": NaN', "cells that are not those of its row_sha256"),
-        ('"text": "\\ud800"', "cells that are not those of its row_sha256"),
-        ('"key": 7', "cells that are not those of its row_sha256"),
-        (f'"{DIGEST}": null', "a digest that is no text"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "told"), [
+    ('"paid_usd": NaN', "cells that are not those of its row_sha256"),
+    ('"text": "\\ud800"', "cells that are not those of its row_sha256"),
+    ('"key": 7', "cells that are not those of its row_sha256"),
+    (f'"{DIGEST}": null', "a digest that is no text"),
+])  # fmt: skip
 def test_a_row_without_its_digest_is_refused(tmp_path: Path, changed: str, told: str) -> None:
     file = tmp_path / "calls.jsonl"
     file.write_text(json.dumps(CALL)[:-1] + ", " + changed + "}\n")  # of two equal names the last one counts
@@ -230,22 +213,19 @@ def test_a_row_without_its_digest_is_refused(tmp_path: Path, changed: str, told:
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
-        (sealed(CALL, key="k"), "cells that are no call"),
-        (sealed(CALL, key=sha256("other")), "a key that is not that of its fields"),
-        (sealed(CALL, payload_id="p"), "a payload_id that is not that of its fields"),
-        (sealed(CALL, fields="{"), "cells that are no call"),
-        (sealed(CALL, fields='{"messages": "\\ud800"}'), "a key that is not that of its fields"),
-        (sealed(CALL, created_at="yesterday"), "cells that are no call"),
-        (sealed(CALL, tokens_in=2**70), "cells that are no call"),
-        (sealed(CALL, row="reply"), "a row of the kind 'reply'"),
-        (sealed(PAYMENT, mark="7"), "cells that are no payment"),
-        (sealed(PAYMENT, at="yesterday"), "cells that are no payment"),
-        (sealed(PAYMENT, usd="0.5"), "cells that are no payment"),
-    ],
-)
+@pytest.mark.parametrize(("row", "told"), [
+    (sealed(CALL, key="k"), "cells that are no call"),
+    (sealed(CALL, key=sha256("other")), "a key that is not that of its fields"),
+    (sealed(CALL, payload_id="p"), "a payload_id that is not that of its fields"),
+    (sealed(CALL, fields="{"), "cells that are no call"),
+    (sealed(CALL, fields='{"messages": "\\ud800"}'), "a key that is not that of its fields"),
+    (sealed(CALL, created_at="yesterday"), "cells that are no call"),
+    (sealed(CALL, tokens_in=2**70), "cells that are no call"),
+    (sealed(CALL, row="reply"), "a row of the kind 'reply'"),
+    (sealed(PAYMENT, mark="7"), "cells that are no payment"),
+    (sealed(PAYMENT, at="yesterday"), "cells that are no payment"),
+    (sealed(PAYMENT, usd="0.5"), "cells that are no payment"),
+])  # fmt: skip
 def test_a_row_that_says_what_no_store_wrote_is_refused(tmp_path: Path, row: dict[str, Any], told: str) -> None:
     file = tmp_path / "calls.jsonl"
     file.write_text(json.dumps(CALL) + "\n" + json.dumps(row) + "\n")

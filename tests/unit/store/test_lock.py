@@ -1,6 +1,5 @@
 import errno
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -13,48 +12,32 @@ from pathlib import Path
 import pytest
 
 from ragpipe.core.errors import FolderLocked, OutputError
-from ragpipe.store.files.processes import this_process
-from ragpipe.store.run import folder_lock as module
-from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store import folder_lock as module
+from ragpipe.store.folder_lock import FolderLock
+from ragpipe.store.processes import this_process
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-if sys.argv[2] == "exclusive":
-    import errno, fcntl
-    def no_locks(*_): raise OSError(errno.ENOLCK, "No locks available")
-    fcntl.flock = no_locks
-from ragpipe.store.run.folder_lock import FolderLock
+from ragpipe.store.folder_lock import FolderLock
 lock = FolderLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
-if sys.argv[3] == "stay":
+if sys.argv[2] == "stay":
     time.sleep(60)
 """
 
 
-def holder(folder: Path, way: str, then: str = "stay", *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HOLDER, str(folder), way, then, *words]
+def holder(folder: Path, then: str = "stay", *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(folder), then, *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "held\n"
     return process
 
 
-@pytest.fixture(params=["flock", "exclusive"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the system's file locks, and on a file system that has none."""
-
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    if request.param == "exclusive":
-        monkeypatch.setattr(fcntl, "flock", no_locks)
-    return str(request.param)
-
-
 @pytest.mark.slow
-def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path, way: str) -> None:
-    process = holder(tmp_path, way, "stay", "judge.api_key=sk-1234567890", "x=sk-abcdefgh")
+def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    process = holder(tmp_path, "stay", "judge.api_key=sk-1234567890", "x=sk-abcdefgh")
     try:
         with pytest.raises(FolderLocked) as found:
             FolderLock(tmp_path).acquire()
@@ -71,8 +54,8 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path, way: 
 
 
 @pytest.mark.slow
-def test_the_lock_of_a_killed_process_is_taken_over_with_a_notice(tmp_path: Path, way: str) -> None:
-    process = holder(tmp_path, way)
+def test_the_lock_of_a_killed_process_is_taken_over_with_a_notice(tmp_path: Path) -> None:
+    process = holder(tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with FolderLock(tmp_path) as lock:
@@ -80,22 +63,8 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_a_notice(tmp_path: Path
     assert os.listdir(tmp_path) == []
 
 
-def test_a_reused_pid_is_not_the_old_holder(tmp_path: Path, way: str) -> None:
-    me = this_process()
-    old = {"pid": me.pid, "host": me.host, "started": "2026-01-01T00:00:00Z", "mark": me.mark + "9", "command": "x"}
-    (tmp_path / ".lock").write_text(json.dumps(old))
-    with FolderLock(tmp_path) as lock:
-        assert any("2026-01-01T00:00:00Z" in notice for notice in lock.notices)
-
-
 @pytest.mark.slow
-def test_ends_with_its_process(tmp_path: Path, way: str) -> None:
-    assert holder(tmp_path, way, "end").wait() == 0
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_only_one_at_a_time_in_one_process_too(tmp_path: Path, way: str) -> None:
+def test_only_one_at_a_time_in_one_process_too(tmp_path: Path) -> None:
     with FolderLock(tmp_path):
         with pytest.raises(FolderLocked, match=str(os.getpid())):
             FolderLock(tmp_path).acquire()
@@ -107,7 +76,7 @@ def test_only_one_at_a_time_in_one_process_too(tmp_path: Path, way: str) -> None
 
 
 @pytest.mark.slow
-def test_many_at_once_are_never_two(tmp_path: Path, way: str) -> None:
+def test_many_at_once_are_never_two(tmp_path: Path) -> None:
     inside, most = [0], [0]
 
     def work() -> None:
@@ -126,17 +95,19 @@ def test_many_at_once_are_never_two(tmp_path: Path, way: str) -> None:
     assert most == [1]
 
 
-def test_without_file_locks_the_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
+@pytest.mark.parametrize(
+    ("module", "name", "number", "told"),
+    [(fcntl, "flock", errno.ENOLCK, r"has no file locks.*choose a folder"), (os, "open", errno.EACCES, r"another user.*remove the file")],
+)  # fmt: skip
+def test_what_keeps_a_folder_from_being_locked_is_said(tmp_path, monkeypatch, module, name: str, number: int, told: str) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(module.fcntl, "flock", no_locks)
-    with FolderLock(tmp_path) as lock:
-        assert any("no file locks" in notice for notice in lock.notices)
-    far = {"pid": 1, "host": "another-host", "started": "2026-01-01T00:00:00Z", "mark": "", "command": "x", "exclusive": True}
-    (tmp_path / ".lock").write_text(json.dumps(far))
-    with pytest.raises(FolderLocked, match=r"another-host.*remove .*\.lock"):
-        FolderLock(tmp_path).acquire()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fail)
+        with pytest.raises(OutputError, match=told) as found:
+            FolderLock(tmp_path).acquire()
+    assert str(tmp_path / ".lock") in str(found.value)
 
 
 def test_unusable_places(tmp_path: Path) -> None:
@@ -150,7 +121,7 @@ def test_unusable_places(tmp_path: Path) -> None:
     assert (tmp_path / "outside").read_text() == "precious"
 
 
-def test_inside_waiting_a_folder_in_use_is_waited_for_and_outside_not(tmp_path: Path, way: str) -> None:
+def test_inside_waiting_a_folder_in_use_is_waited_for_and_outside_not(tmp_path: Path) -> None:
     other = FolderLock(tmp_path).acquire()
     with module.waiting(30):
         threading.Timer(0.2, other.release).start()

@@ -5,7 +5,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.datasets.settings import DatasetSettings
+from ragpipe.data.settings import DatasetSettings
 from ragpipe.store.places import address_below, address_fault, is_remote, name_fault, name_of, parent_of, publishing_fault
 
 

@@ -16,19 +16,25 @@ import pytest
 from markupsafe import Markup
 
 from ragpipe.core.errors import OutputError
-from ragpipe.pages.data_blocks import json_block
-from ragpipe.pages.page_file import Page
-from ragpipe.schema.sample import CaseKey
-from ragpipe.store.files import page_writer
-from ragpipe.store.files.page_writer import write_page
-from ragpipe.store.files.processes import Process
-from ragpipe.store.run import progress_file as module
-from ragpipe.store.run.progress_file import ProgressView, mark_phase, read_progress
-from ragpipe.store.run.progress_state import CallCounts, CaseCounts, LimitFigures, ProgressState, TextCounts
+from ragpipe.core.sample import CaseKey
+from ragpipe.report import page_file
+from ragpipe.report.page_file import Page, json_block, write_page
+from ragpipe.store import progress as module
+from ragpipe.store.processes import Process
+from ragpipe.store.progress import (
+    CallCounts,
+    CaseCounts,
+    FinishedCase,
+    LimitFigures,
+    ProgressState,
+    ProgressView,
+    TextCounts,
+    mark_phase,
+    read_progress,
+)
 from tests.support.page_blocks import block_json
 
 AT = "2026-11-23T08:00:00.000Z"
-SECONDS = datetime.fromisoformat(AT).timestamp()
 STATE = ProgressState(
     "judging",
     Process("node7", 4242, "boot.1.2"),
@@ -52,6 +58,10 @@ STATE = ProgressState(
 
 def view(folder: Path) -> ProgressView:
     return ProgressView(folder / ".progress.json", name="set", iteration=1, total=40)
+
+
+def note(progress: ProgressView, case: CaseKey, question: str, result: Any) -> None:
+    progress.add_all([FinishedCase(case, question, result, AT)])
 
 
 def test_the_documented_keys(tmp_path: Path) -> None:
@@ -100,7 +110,7 @@ def test_what_is_no_state_is_none(tmp_path: Path, content: bytes) -> None:
     ("key", "value"),
     [
         ("phase", "dancing"), ("pid", "x"), ("pid", None), ("updatedAt", "yesterday"), ("updatedAt", "2026-11-23T08:00:00"),
-        ("cases", []), ("calls", {"sent": 1}), ("errorGroups", [1]), ("waitingUntil", "soon"), ("waitingUntil", "2026-11-23T08:00:00"),
+        ("cases", []), ("calls", {"sent": "many"}), ("errorGroups", [1]), ("waitingUntil", "soon"), ("waitingUntil", "2026-11-23T08:00:00"),
         ("startedAt", "0001-01-01T00:00:00+14:00"), ("secondsLeft", "x"), ("secondsLeft", float("nan")), ("secondsLeft", float("inf")),
         ("ratePerSecond", -1), ("tokens", 10**400), ("usd", float("inf")), ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
     ],
@@ -124,21 +134,9 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert read_progress(tmp_path / ".progress.json") is None
 
 
-def test_the_state_is_written_though_no_case_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice a second it is offered; it is written once a second."""
-    clock, writes = [100.0], []
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(module, "atomic_write", lambda *_, **__: writes.append(clock[0]))
-    progress = view(tmp_path)
-    for _ in range(20):
-        progress.show(STATE)
-        clock[0] += 0.5
-    assert writes == [100.0 + second for second in range(10)]
-
-
 def test_the_phase_is_marked_and_the_rest_stays(tmp_path: Path) -> None:
     progress = view(tmp_path)
-    progress.add(CaseKey("q", "default"), "?", {"a": 1})
+    note(progress, CaseKey("q", "default"), "?", {"a": 1})
     progress.show(STATE, at_once=True)
     before = json.loads(progress.path.read_text())
     mark_phase(progress.path, "done")
@@ -160,7 +158,7 @@ def test_a_full_disk_ends_the_run_at_a_case_and_not_in_the_thread_of_the_line(tm
     progress = view(tmp_path)
     progress.show(STATE, at_once=True)
     with pytest.raises(OutputError, match="disk is full"):
-        progress.add(CaseKey("q", "default"), "?", None)
+        note(progress, CaseKey("q", "default"), "?", None)
 
 
 def test_two_threads_leave_a_whole_file(tmp_path: Path) -> None:
@@ -175,7 +173,7 @@ def test_two_threads_leave_a_whole_file(tmp_path: Path) -> None:
     thread.start()
     try:
         for n in range(200):
-            progress.add(CaseKey(str(n), "default"), "?", {"n": n})
+            note(progress, CaseKey(str(n), "default"), "?", {"n": n})
             time.sleep(0)
     finally:
         ended.set()
@@ -200,44 +198,43 @@ def beside(path: Path) -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in path.with_suffix(".data").iterdir())
 
 
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 0)
+
+
 def test_a_large_page_names_exactly_the_files_beside_it_and_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    before = {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"), single_file_mb=0)}
+    before = {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"))}
     assert next(iter(before)) == path
     assert [f"report.data/{file.name}" for file in before if file != path] == named(path) == beside(path)
-    assert {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"), single_file_mb=0)} == before
+    assert {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"))} == before
 
 
-def test_another_page_takes_its_old_files_away_and_no_others(tmp_path: Path) -> None:
+def test_another_page_takes_its_old_files_away_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
-    write_page(path, page("a"), single_file_mb=0)
+    write_page(path, page("a"))
     (old,) = beside(path)
     (tmp_path / "report.data" / "mine.js").write_text("")
-    write_page(path, page("b"), single_file_mb=0)
+    write_page(path, page("b"))
     assert old not in beside(path)
     assert beside(path) == sorted([*named(path), "report.data/mine.js"])
+    monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 50)
     write_page(path, page("b"))
     assert beside(path) == ["report.data/mine.js"]
-
-
-def test_a_page_that_fits_is_one_file_and_leaves_no_folder(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    write_page(path, page("a"), single_file_mb=0)
-    assert write_page(path, page("a")) == [path]
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize("step", ["html", "removal"])
 def test_a_writer_that_dies_leaves_a_page_with_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Before the page is written the old one finds its old files; after it the new one its new files."""
     path = tmp_path / "report.html"
-    write_page(path, page("a"), single_file_mb=0)
+    write_page(path, page("a"))
     old_page = path.read_text()
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    real = page_writer.open_unless_same
+    real = page_file.open_unless_same
 
     @contextmanager
     def dies_at_the_page(target: Path) -> Iterator[BinaryIO]:
@@ -246,26 +243,29 @@ def test_a_writer_that_dies_leaves_a_page_with_its_own_data(tmp_path: Path, monk
             raise KeyboardInterrupt
 
     if step == "html":
-        monkeypatch.setattr(page_writer, "open_unless_same", dies_at_the_page)
+        monkeypatch.setattr(page_file, "open_unless_same", dies_at_the_page)
     else:
-        monkeypatch.setattr(page_writer, "_remove_others", die)
+        monkeypatch.setattr(page_file, "_remove_others", die)
     with pytest.raises(KeyboardInterrupt):
-        write_page(path, page("b"), single_file_mb=0)
+        write_page(path, page("b"))
     assert (path.read_text() == old_page) is (step == "html")
     assert set(named(path)) <= set(beside(path))
     monkeypatch.undo()
-    write_page(path, page("b"), single_file_mb=0)
+    monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 0)
+    write_page(path, page("b"))
     assert named(path) == beside(path)
 
 
-def test_a_link_in_place_of_the_folder_is_replaced_and_never_written_through(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_folder_is_replaced_and_never_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target, path = tmp_path / "elsewhere", tmp_path / "run" / "report.html"
     for folder in (target, path.parent):
         folder.mkdir()
     (target / "d0-0123456789abcdef.js").write_text("theirs")
     os.symlink(target, path.with_suffix(".data"))
+    with monkeypatch.context() as large:
+        large.setattr(page_file, "SINGLE_FILE_MB", 50)
+        write_page(path, page("a"))
     write_page(path, page("a"))
-    write_page(path, page("a"), single_file_mb=0)
     assert not path.with_suffix(".data").is_symlink()
     assert [file.read_text() for file in target.iterdir()] == ["theirs"]
 
@@ -274,5 +274,5 @@ def test_a_file_in_place_of_the_folder_is_an_error_that_names_it(tmp_path: Path)
     path = tmp_path / "report.html"
     path.with_suffix(".data").write_text("mine")
     with pytest.raises(OutputError, match=re.escape(str(path.with_suffix(".data")))):
-        write_page(path, page("a"), single_file_mb=0)
+        write_page(path, page("a"))
     assert not path.exists()

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.core.call import Call
 from ragpipe.core.digest import sha256
-from ragpipe.engine.measured_before import changed_replies
-from ragpipe.schema.call import Call
-from ragpipe.schema.table_schemas import JUDGE_INPUTS, table_of
-from ragpipe.store.calls.call_store import CallStore
+from ragpipe.runs.measured_before import rows_hold
+from ragpipe.store.call_store import CallStore
+from ragpipe.store.table_rows import JUDGE_INPUTS, table_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -49,7 +49,7 @@ async def store(tmp_path: Path) -> Path:
 def unchanged(store: Path, rows: list[dict[str, Any]]) -> bool:
     path = store.with_name("judge_inputs.parquet")
     pq.write_table(table_of(rows, JUDGE_INPUTS), path)
-    return not [*changed_replies(store, path, lambda _: True)]
+    return rows_hold(path, store, "run", lambda _: True)
 
 
 def test_the_same_replies(store: Path) -> None:
@@ -74,15 +74,10 @@ def test_any_cell_that_differs(store: Path, column: str, value: Any) -> None:
 def test_a_row_that_may_not_be_used(store: Path) -> None:
     path = store.with_name("judge_inputs.parquet")
     pq.write_table(table_of([row(call) for call in CALLS], JUDGE_INPUTS), path)
-    assert [*changed_replies(store, path, lambda row: row["tokens_in"] != 12)] == [CALLS[2].key]
+    assert not rows_hold(path, store, "run", lambda row: row["model"] != "model")
 
 
 def test_a_damaged_row_of_the_store_is_no_reply(store: Path) -> None:
     with closing(sqlite3.connect(store)) as db, db:
         db.execute("UPDATE calls SET created_at = created_at + 1 WHERE rowid = 3")
     assert not unchanged(store, [row(call) for call in CALLS])
-
-
-def test_a_key_that_is_none(store: Path) -> None:
-    with pytest.raises(ValueError, match="64 hex digits"):
-        unchanged(store, [{**row(CALLS[0]), "key": "q1"}])

@@ -1,0 +1,174 @@
+"""A plan as the terminal shows it and as a document: what would be asked and cost, by metric and step, and what is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ragpipe.core import registry
+from ragpipe.data.system_settings import LiveSystem
+from ragpipe.judge.settings import JudgeSettings
+from ragpipe.metrics.needs import MetricNeed
+from ragpipe.metrics.profile import DataProfile
+from ragpipe.report.console import Console
+from ragpipe.report.styled_text import plural
+from ragpipe.runs.judge_keys import missing_keys
+from ragpipe.runs.plan import Plan
+from ragpipe.runs.plan_notices import (
+    missing_embedder_line,
+    over_budget,
+    plan_line,
+    reference_lines,
+    report_gaps,
+    unanswered_lines,
+    unmet_lines,
+    unscored_line,
+)
+from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.workers import here_line, stays_here
+from ragpipe.score.pointer_checks import Pointers
+
+REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
+
+
+def print_live(profile: DataProfile, config: RunConfig, console: Console) -> None:
+    assert isinstance(config.system, LiveSystem)
+    asked = sum(method.repeats for method in config.system.each_method())
+    console.say(
+        f"{plural(profile.samples, 'sample')}; {_live_plan(config.system)}: "
+        f"{plural(asked * profile.samples, 'question')} to it"
+    )
+    for line in unanswered_lines(config):
+        console.warn(line)
+    console.say(
+        "what the judge is asked depends on its outputs: the run prints the number of calls before the first one"
+    )
+    warn_of_missing_keys(config, console)
+
+
+def warn_of_missing_keys(config: RunConfig, console: Console) -> None:
+    for problem in missing_keys(config):
+        console.warn(f"{problem.found}: the run would be refused; {problem.fix}")
+
+
+def _live_plan(system: LiveSystem) -> str:
+    methods = system.each_method()
+    times = {"once" if method.repeats == 1 else f"{method.repeats:,} times" for method in methods}
+    if len(methods) == 1:
+        return f"the {methods[0].kind} system is asked {times.pop()} for each when the run starts"
+    names = ", ".join(
+        method.method if len(times) == 1 else f"{method.method} ({method.repeats:,} times)" for method in methods
+    )
+    often = f" {times.pop()}" if len(times) == 1 else ""
+    return f"{len(methods):,} methods are asked{often} for each when the run starts: {names}"
+
+
+def print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
+    """Print the cases and calls of each metric, and what is skipped and why."""
+    metric_rows = []
+    for metric in run_plan.metrics:
+        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common(REASONS))
+        skipped += ", ..." if len(metric.skipped) > REASONS else ""
+        steps = [step for step in run_plan.steps if step.metric == metric.name]
+        calls, tokens = sum(step.calls for step in steps), sum(step.tokens_in for step in steps)
+        metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-", f"{calls:,}", f"{tokens:,}"))
+    heads = ("metric", "cases", "skipped, and why", "calls,\nabout", "prompt\ntokens")
+    console.table(heads, metric_rows, left=(0, 2))
+    if isinstance(config.judge, JudgeSettings) and run_plan.steps:
+        _print_steps(run_plan, console)
+    report_gaps(run_plan, console)
+    lines = [
+        missing_embedder_line(config),
+        *unanswered_lines(config),
+        *unmet_lines(config, run_plan),
+        over_budget(run_plan, config),
+        _unmeasured_thoughts(run_plan, config),
+    ]
+    for line in filter(None, lines):
+        console.warn(line)
+    for line in filter(None, [*reference_lines(run_plan), unscored_line(config, run_plan)]):
+        console.say(line)
+
+
+def print_answer(run_plan: Plan, config: RunConfig, console: Console) -> None:
+    """Print what the run would ask and cost, and what the transports say of it where a provider is asked."""
+    console.say(plan_line(run_plan, config))
+    if (why := stays_here(config)) is not None:
+        console.say(here_line(config, why))
+    if config.transport.asks:
+        others = {kind: settings() for kind, settings in registry.everything("transport").items()}
+        for transport in {**others, config.transport.kind: config.transport}.values():
+            for line in transport.plan_lines(config.judge, run_plan):
+                console.say(line)
+
+
+def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
+    """A warning that the completion tokens lack what the judge thinks, where nothing was measured yet; None without thoughts."""
+    if not isinstance(config.judge, JudgeSettings):
+        return None
+    thinks = config.judge.reasoning_effort not in (None, "none")
+    reasons = {name for name, metric in config.metrics.items() if getattr(metric, "reasoning", False)}
+    steps = [step for step in run_plan.steps if step.calls and not step.measured and (thinks or step.metric in reasons)]
+    if not steps:
+        return None
+    what = "thoughts (judge.reasoning_effort)" if thinks else "reasons step by step (reasoning)"
+    return (
+        f"the completion tokens of {plural(len(steps), 'step')} are without the {what}: no earlier reply tells how long they "
+        "are; a run of a few cases (dataset.limit=20) measures it"
+    )
+
+
+def _print_steps(run_plan: Plan, console: Console) -> None:
+    """Print the calls and tokens of each step, and what the length of its replies is taken from."""
+    rows = []
+    for step in run_plan.steps:
+        source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
+        rows.append(
+            (f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source)
+        )
+    heads = ("step", "calls,\nabout", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
+    console.table(heads, rows, left=(0, 4))
+
+
+def plan_document(
+    profile: DataProfile, pointers: Pointers, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]
+) -> dict[str, Any]:
+    """The plan as JSON.
+
+    Args:
+        profile: what the data hold.
+        pointers: ids that lead nowhere.
+        needs: of the metrics of the run.
+        plan: what the run would ask; None for a live system.
+        gates: a line for each gate by interval.
+    """
+    document = profile.document()
+    document["dangling"] = [asdict(dangling) for dangling in pointers.dangling()]
+    document["metrics"] = {need.name: asdict(need) for need in needs}
+    document["gates"] = list(gates)
+    if plan is None:
+        return document
+    for metric in plan.metrics:
+        document["metrics"][metric.name] |= {"cases": metric.cases, "skipped": dict(metric.skipped)}
+    document["not_recorded"] = [{**asdict(gap), "metrics": names} for gap, names in plan.gaps]
+    document["steps"] = [
+        {
+            "metric": step.metric,
+            "prompt": step.prompt,
+            "calls": step.calls,
+            "shared": step.shared,
+            "tokens_in": step.tokens_in,
+            "tokens_out": step.tokens_out,
+            "earlier_replies": step.measured,
+        }
+        for step in plan.steps
+    ]
+    document["calls"] = {
+        "all": plan.calls,
+        "new": plan.new_calls,
+        "tokens_in": plan.tokens_in,
+        "tokens_out": plan.tokens_out,
+    }
+    document["rounds"] = plan.rounds
+    return document

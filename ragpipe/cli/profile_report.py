@@ -1,0 +1,211 @@
+"""The profile of a data set as the terminal shows it: what looks wrong, how the first case was mapped, and a row per field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from ragpipe.core.text import on_one_line
+from ragpipe.data.dataset import Dataset, FieldShown
+from ragpipe.data.index_manifest import IndexManifest
+from ragpipe.data.record_mapping import unread_line
+from ragpipe.metrics.distribution import Distribution, median_of, merged
+from ragpipe.metrics.profile import DataProfile
+from ragpipe.report.console import Console
+from ragpipe.report.diagnosis_section import index_notes
+from ragpipe.report.styled_text import plural
+from ragpipe.score.pointer_checks import Pointers
+
+_GAPS = 8  # characters between the columns of the first case
+
+
+def print_profile(
+    dataset: Dataset,
+    profile: DataProfile,
+    pointers: Pointers,
+    index: IndexManifest | None,
+    console: Console,
+    *,
+    is_mapped: bool,
+) -> None:
+    """Print what looks wrong, how the first case was mapped, and the profile."""
+    console.say(profile_title(dataset, profile))
+    if index is not None:
+        for note in index_notes(index.coverage(record.sample for record in dataset)):
+            console.say(f"index: {on_one_line(note, 1000)}")
+    for line in dataset.remarks():
+        console.warn(on_one_line(line, 1000))
+    print_findings(profile, pointers, console)
+    if is_mapped:
+        print_first_case(dataset.first(), console)
+    if unread := unread_line(dataset.unread()):
+        console.say(unread)
+    print_fields(profile, console)
+
+
+def profile_title(dataset: Dataset, profile: DataProfile) -> str:
+    title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
+    cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
+    return f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title
+
+
+def print_first_case(first: Sequence[FieldShown], console: Console) -> None:
+    """Print the first case as it was mapped, a line per field; with where each comes from, unless the names are ours."""
+    sources = {field.field: "" if field.source == field.field else field.source for field in first}
+    is_mapped = any(sources.values())
+    left = console.width - max(map(len, sources)) - _GAPS
+    width = left // 2 if is_mapped else left
+    rows: list[tuple[str, ...]] = []
+    for field in first:
+        value, source = _short(field.value, width), on_one_line(sources[field.field], width)
+        rows.append((field.field, source, value) if is_mapped else (field.field, value))
+    heads = ("field", "from", "value") if is_mapped else ("field", "value")
+    console.table(heads, rows, title="its first case as it was mapped", left=(0, 1, 2))
+
+
+def _short(value: Any, width: int) -> str:
+    if isinstance(value, list) and value:
+        count = f"{len(value)} x "
+        return count + _short(value[0], width - len(count))
+    text = value.model_dump_json(exclude_defaults=True) if isinstance(value, BaseModel) else str(value)
+    return on_one_line(text, width)
+
+
+FURTHER = ("meta.", "expected.", "usage.", "tags", "subcategory", "contexts[].score", "contexts[].doc_type")
+"""Fields that a table of many leaves for `plan.out`, beside rare ones; their names are below it."""
+
+
+FEW = 20
+"""Fields up to which the table has them all."""
+
+
+def print_findings(profile: DataProfile, pointers: Pointers, console: Console) -> None:
+    """Print warnings, then what is good to know."""
+    findings = profile.findings()
+    for text in [*(str(f) for f in findings if f.is_warning), *pointers.warnings()]:
+        console.warn(on_one_line(text, 1000))
+    for text in [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]:
+        console.say(on_one_line(text, 1000))
+
+
+def print_fields(profile: DataProfile, console: Console) -> None:
+    """Print the table of the fields, and the names of those that it leaves out."""
+    rows = profile_rows(profile)
+    further = [row for row in rows if row.is_rare or row.field.startswith(FURTHER)] if len(rows) > FEW else []
+    console.table(HEADS, [row[:3] for row in rows if row not in further], left=(0, 1, 2))
+    if further:
+        console.say(f"and {', '.join(row.field for row in further)}: plan.out=plan.json")
+
+
+HEADS = ("field", "in", "values")
+
+
+FEW_LABELS = 4
+"""Different labels up to which they are listed, however seldom each is."""
+
+
+LABELS_WIDTH = 32
+"""Characters of labels that a line shows, and the one that goes over."""
+
+
+APART = 0.1
+"""By how much shares of methods must differ, or their medians (of the largest), for the range over methods to be shown."""
+
+
+RARE = 0.1
+
+
+class FieldRow(NamedTuple):
+    """A line of the table: in how many samples or cases the field is (`all`, or a number of all), and its values. `is_rare`: it is
+    in less than a tenth of them."""
+
+    field: str
+    extent: str
+    values: str
+    is_rare: bool = False
+
+
+def profile_rows(profile: DataProfile) -> list[FieldRow]:
+    """A row for each field of the samples, then of the outputs, with the range over methods where these differ."""
+    of_samples, of_outputs = profile.sample_fields(), profile.output_fields()
+    rows = []
+    for name, found in of_samples.items():
+        if not name.endswith("[]"):
+            values = _values(name, [found], of_samples.get(f"{name}[]"))
+            rows.append(_row(name, found.present, profile.samples, values))
+    cases = sum(profile.cases.values())
+    for name, by_method in of_outputs.items():
+        values = _values(name, list(by_method.values()))
+        if "[]." in name:
+            rows.append(FieldRow(name, "", values))
+        else:
+            present = sum(found.present for found in by_method.values())
+            rows.append(_row(name, present, cases, f"{values}{_by_method(by_method, profile.cases)}"))
+    return rows
+
+
+def _row(name: str, present: int, of: int, values: str) -> FieldRow:
+    extent = "all" if present == of else f"{present:,} of {of:,}"
+    return FieldRow(name, extent, values, is_rare=present < RARE * of and name != "error")
+
+
+def _values(name: str, parts: list[Distribution], each: Distribution | None = None) -> str:
+    """The values of a field; of a list of texts or labels those too."""
+    whole = merged(parts)
+    pieces = []
+    if whole.numbers:
+        unit = {"text": " characters", "list": " entries", "number": ""}.get(whole.kind, "")
+        pieces.append(_span(whole, median_of(parts), " ms" if name.startswith("timings.") else unit))
+    if whole.labels and whole.kind != "number":
+        pieces.append(_labels(whole))
+    if whole.blank:
+        pieces.append(f"{whole.blank:,} empty")
+    if each is not None and each.n_values:
+        pieces.append(_values(name, [each]))
+    return "; ".join(pieces)
+
+
+def _span(whole: Distribution, middle: float | None, unit: str) -> str:
+    if whole.low == whole.high:
+        return f"{_number(whole.low)}{' entry' if whole.low == 1 and unit == ' entries' else unit}"
+    return f"{_number(whole.low)} to {_number(whole.high)}{unit}" + (
+        "" if middle is None else f", median {_number(middle)}"
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:,.3g}"
+
+
+def _labels(found: Distribution) -> str:
+    """The most frequent labels with their counts; how many there are where nearly all are different."""
+    if found.has_more_labels or len(found.labels) > max(FEW_LABELS, found.n_values / 2):
+        count = f"over {len(found.labels):,}" if found.has_more_labels else f"{len(found.labels):,}"
+        return f"{count} different, such as {_label(next(iter(found.labels)))}"
+    shown, room = [], LABELS_WIDTH
+    for label, n in found.labels.most_common():
+        shown.append(f"{_label(label)} {n:,}")
+        room -= len(shown[-1]) + 2
+        if room < 0:
+            break
+    more = len(found.labels) - len(shown)
+    return ", ".join(shown) + (f", {more} more" if more else "")
+
+
+def _label(label: object) -> str:
+    return str(label).lower() if isinstance(label, bool) else on_one_line(str(label), LABELS_WIDTH)
+
+
+def _by_method(by_method: Mapping[str, Distribution], cases: Mapping[str, int]) -> str:
+    """The range over methods, where these differ: of the share of cases that have the field, or of its median."""
+    if len(cases) < 2:
+        return ""
+    shares = [by_method[method].present / of if method in by_method else 0.0 for method, of in cases.items()]
+    if max(shares) - min(shares) > APART:
+        return f"; in {min(shares):.0%} to {max(shares):.0%} by method"
+    medians = [middle for found in by_method.values() if (middle := median_of([found])) is not None]
+    if len(medians) > 1 and max(medians) - min(medians) > APART * max(map(abs, medians)):
+        return f"; by method {_number(min(medians))} to {_number(max(medians))}"
+    return ""

@@ -1,0 +1,220 @@
+"""`task=calibrate`: how far to trust the judge: its scores compared with labels by people. Asks no judge."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from ragpipe.calibration.draw import LabelSettings
+from ragpipe.calibration.label_files import LABELS_FOLDER, Draw, read_draw
+from ragpipe.calibration.people_labels import TITLE, unused_lines
+from ragpipe.calibration.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
+from ragpipe.cli.api import override_text
+from ragpipe.core.errors import DataError
+from ragpipe.core.settings import ConfigOrigins, Settings
+from ragpipe.report.calibration_report import (
+    advice_lines,
+    calibration_markdown,
+    calibration_table,
+    replaced_lines,
+    verdict_line,
+    width_lines,
+)
+from ragpipe.report.console import Console
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.runs.seal_run import seal_added
+from ragpipe.score.calibration_file import (
+    Calibration,
+    CalibrationTarget,
+    ScoreCalibration,
+    TargetStatistic,
+    read_calibration,
+)
+from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.folder_lock import FolderLock
+from ragpipe.store.run_folder import RunFolder, make_folder
+
+SECTION = "calibrate"
+CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
+_TITLE = "task=calibrate is wrong; nothing was written"
+_NOT_BLIND = (
+    "not blind: these verdicts were given on report.html, beside the judge's, on cases that people picked. The agreement is "
+    "flattered and is not that of the run: no calibration is written, and no gate or corrected mean goes by it"
+)
+
+
+class TargetSettings(Settings):
+    """What agreement has to exceed before a score counts as calibrated."""
+
+    statistic: TargetStatistic = Field(
+        default="kappa",
+        description="kappa: of the verdicts passed and failed. quadratic_kappa: of the values, for graded labels.",
+    )
+    above: float = Field(
+        default=0.8, gt=0, lt=1, description="Value, 0 to 1, that all of the interval has to lie above."
+    )
+
+
+class CalibrateSettings(Settings):
+    """Which labels, and what agreement has to exceed.
+
+    `scores` chooses; by default every score with labels. `recorded` takes scores of people in the data set as labels: the
+    judged score, then the recorded one.
+    """
+
+    scores: list[str] = Field(default_factory=list, description="Scores to calibrate. Default: all that have labels.")
+    draw: str | None = Field(
+        default=None, description="Draw whose labels count (a folder in `labels/`). null: the only one with labels."
+    )
+    open_labels: bool = Field(
+        default=False,
+        description=(
+            "Whether verdicts given on report.html are the labels. They are not blind: agreement is shown, and no calibration written."
+        ),
+    )
+    recorded: dict[str, str] = Field(
+        default_factory=dict,
+        description="Recorded scores of people that serve as labels, by judged score. Default: none.",
+    )
+    verdicts: Literal["annotators", "parts"] = Field(
+        default="annotators",
+        description=(
+            "What an object of recorded verdicts holds. annotators: one of each person, each a label; parts: one of each "
+            "part of the answer, together one label."
+        ),
+    )
+    target: TargetSettings = Field(default_factory=TargetSettings, description="What agreement has to exceed.")
+    width: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description=(
+            "How wide the interval of a corrected mean may be, as a share of the scale: says whether to label more. null: not "
+            "asked."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _open_labels_stand_alone(self) -> CalibrateSettings:
+        if self.open_labels and (self.draw or self.recorded):
+            raise ValueError("labels that are blind: with `draw` or `recorded` leave out `open_labels`")
+        return self
+
+
+class Keys(FinishedRunKeys):
+    calibrate: CalibrateSettings = Field(description="Which labels, and what agreement has to exceed.")
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[CalibrateSettings]:
+    """The run and the settings of this task. Raises ConfigError and DataError."""
+    return open_finished_run(
+        plain, origins, CalibrateSettings, task="calibrate", title=_TITLE, section=SECTION, changeable=CHANGEABLE
+    )
+
+
+def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
+    """Print a verdict per score, then the table, and write `calibration/calibration.json` and `calibration.md` into the run, by which
+    `task=rescore` then goes; nothing is written where the labels are not blind. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
+    settings, folder = task.settings, task.finished.folder
+    held = calibrated_run(task.finished)
+    unused = [] if settings.open_labels else list(unused_lines(folder, settings.scores or held.scores))
+    try:
+        evidence = score_evidence(
+            held,
+            scores=settings.scores,
+            recorded=settings.recorded,
+            by_annotators=settings.verdicts == "annotators",
+            draw_id=settings.draw,
+            open_verdicts=settings.open_labels,
+        )
+    except DataError:
+        for line in unused:  # it may be why there are no labels
+            console.say(line)
+        raise
+    target, widest = CalibrationTarget(**settings.target.model_dump()), None if settings.open_labels else settings.width
+    calibration = calibrate_run(held, evidence, target, widest)
+    _print(calibration, widest, folder.root, console)
+    for line in (*unused, *member_lines(held, evidence)):
+        console.say(line)
+    if settings.open_labels:
+        console.say(_NOT_BLIND)
+        return 0
+    _write(calibration, folder, console)
+    return 0
+
+
+def _write(calibration: Calibration, folder: RunFolder, console: Console) -> None:
+    """Write the two files into the run, and say how its report and its gates go by them."""
+    document, page = folder.own_calibration, folder.own_calibration.with_name("calibration.md")
+    for line in _replaced(document, calibration):
+        console.say(line)
+    with FolderLock(folder.root):
+        make_folder(document.parent)
+        json_unless_same(document, calibration.as_json())
+        write_unless_same(page, calibration_markdown(calibration))
+        seal_added(folder, [document, page])
+    console.say(f"written: {document}")
+    console.say(f"written: {page}")
+    console.say(
+        f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}"
+    )
+
+
+def _print(calibration: Calibration, widest: float | None, run: Path, console: Console) -> None:
+    """The verdicts first: the table says what they rest on."""
+    for name, score in calibration.scores.items():
+        console.say(verdict_line(name, score))
+    console.folded(*calibration_table(calibration), title="judge against people")
+    for name, score in calibration.scores.items():
+        asked = more_labels_command(run, score)
+        for line in (*advice_lines(name, score), *width_lines(name, score, widest, asked)):
+            console.say(line)
+
+
+def more_labels_command(run: Path, score: ScoreCalibration) -> str:
+    """The command that adds to the draw of a score the cases that its corrected mean asks for; empty where it asks for none."""
+    if score.corrected is None or not score.corrected.more or score.draw_id is None:
+        return ""
+    draw = read_draw(run / LABELS_FOLDER / score.draw_id)
+    return shlex.join(["python", "-m", "ragpipe", *more_labels_words(draw, run, score.corrected.more)])
+
+
+def more_labels_words(draw: Draw, run: Path, more: int) -> list[str]:
+    """`task=label` with the settings of a draw that are not the usual ones, and the `label.n` by which it grows."""
+    usual = LabelSettings().model_dump()
+    settings = {name: value for name, value in draw.settings.items() if name != "n" and value != usual[name]}
+    words = [f"label.{name}={override_text(name, value)}" for name, value in settings.items()]
+    return ["task=label", f"run={run}", *words, f"label.n={draw.settings['n'] + more}"]
+
+
+def calibrated_run(finished: FinishedRun) -> CalibratedRun:
+    """What a calibration reads of a finished run. Raises DataError where no iteration of it is scored."""
+    config, folder = finished.config, finished.folder
+    iterations = scored_iterations(folder, or_error=TITLE)
+    scores = {spec.name: (metric.name, spec) for metric in config.metrics.values() for spec in metric.scores()}
+    return CalibratedRun(
+        folder=folder,
+        run_id=finished.run_id,
+        identity=finished.manifest["identity"],
+        judge=config.judge.label,
+        iterations=iterations,
+        scores=scores,
+        thresholds={name: config.scoring.threshold(spec) for name, (_, spec) in scores.items()},
+        slices=config.scoring.slices,
+        level=config.scoring.level,
+    )
+
+
+def _replaced(path: Path, calibration: Calibration) -> list[str]:
+    """What stands in the file that the calibration is about to be written to, and is not in it."""
+    if not path.is_file():
+        return []
+    try:
+        return list(replaced_lines(read_calibration(path), calibration))
+    except DataError:
+        return [f"replaces: {path}, which is no calibration that can be read"]

@@ -1,0 +1,165 @@
+"""`task=init dir=my`: a folder to start from. Empty-handed, with an experiment, a data file of three lines and a judge; with
+`from=FILE`, for that file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from ragpipe.cli.option_files import judge, write_new
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.runs.finished_run import task_settings
+
+if TYPE_CHECKING:
+    from ragpipe.report.console import Console
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
+
+
+class InitSettings(Settings):
+    """`dir` is the folder to make; its last part becomes the name of the experiment, of the data and of the judge."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    dir: str = Field(
+        min_length=1, description="Folder to make. Its last part names the experiment, the data and the judge."
+    )
+    source: str | None = Field(
+        default=None,
+        alias="from",
+        min_length=1,
+        description="File or folder of data that the options are written for. null: three lines of example data.",
+    )
+    read_as: str | None = Field(
+        default=None,
+        alias="as",
+        min_length=1,
+        description="Option of the group `dataset` that reads the file. null: the one that its structure tells.",
+    )
+
+    @field_validator("dir")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not _NAME.match(Path(value).name):
+            raise ValueError("a folder whose last part has letters, digits, '_' and '-' only and begins with a letter")
+        return value
+
+    @model_validator(mode="after")
+    def _as_needs_from(self) -> InitSettings:
+        if self.read_as and not self.source:
+            raise ValueError("`as` says how the file of `from` is read")
+        return self
+
+
+Keys = InitSettings
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
+    """Check the keys of this task. Raises ConfigError."""
+    title = "task=init needs a folder; nothing was written"
+    return task_settings(InitSettings, plain, origins or NoOrigins(), title=title)
+
+
+def run(config: InitSettings, console: Console) -> int:
+    """Write the folder and print what to type next. Returns 0. Raises ConfigError when the folder is not empty, DataError for
+    a file that cannot be read, OutputError."""
+    folder = Path(config.dir)
+    if config.source is not None:
+        from ragpipe.cli.file_start import start_from
+        from ragpipe.cli.first_run import say_next, say_start
+        from ragpipe.cli.option_files import check_option
+
+        if config.read_as:
+            check_option(config.read_as, "as")
+        start = start_from(Path(config.source), folder, config.read_as or "")
+        say_start(start, config.source, console)
+        say_next(start, console)
+        return 0
+    name = folder.name
+    files = {
+        f"{name}.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in RECORDS),
+        f"dataset/{name}.yaml": DATASET.format(name=name),
+        f"judge/{name}.yaml": judge(name),
+        f"experiment/{name}.yaml": EXPERIMENT.format(name=name, folder=config.dir),
+    }
+    write_new(folder, files)
+    console.say(_next_steps(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
+    return 0
+
+
+def _next_steps(name: str, folder: str, files: list[str]) -> str:
+    lines = [f"written to {folder}/:", *(f"  {file}" for file in files), "", "next:"]
+    start = f"python -m ragpipe --config-dir {folder} +experiment={name}"
+    return "\n".join(
+        [
+            *lines,
+            f"  {start}",
+            "      evaluates the three lines with the rules judge (no key, no network)",
+            f"  edit {folder}/judge/{name}.yaml (two lines: the model and the variable that holds its key), then",
+            f"  {start} judge={name}",
+            f"  {start} task=plan",
+            "      shows the first case as it was read, and what a run will cost",
+        ]
+    )
+
+
+RECORDS: list[dict[str, Any]] = [
+    {
+        "id": "returns-1",
+        "question": "How long may I return a purchase?",
+        "reference": "Within 30 days, with the receipt.",
+        "relevant_chunks": ["c1"],
+        "method": "mine",
+        "answer": "You can return a purchase within 30 days if you have the receipt.",
+        "contexts": ["Purchases can be returned within 30 days with the receipt.", "Shops are open from 9 to 18."],
+    },
+    {
+        "id": "returns-2",
+        "question": "Does the shop refund the postage?",
+        "reference": "No, postage is not refunded.",
+        "relevant_chunks": ["c2"],
+        "method": "mine",
+        "answer": "Yes, the postage of 4.90 euros is refunded in full.",
+        "contexts": ["Shops are open from 9 to 18.", "Postage is not refunded. The price of the goods is."],
+    },
+    {
+        "id": "hours-1",
+        "question": "When does the shop open on Sundays?",
+        "reference": "The documents do not say.",
+        "answerable": False,
+        "method": "mine",
+        "answer": "The documents do not say when the shop opens on Sundays.",
+        "abstained": True,
+        "contexts": ["Shops are open from 9 to 18 on weekdays."],
+    },
+]
+"""A faithful answer, an answer that its source contradicts, and an answer that says it does not know."""
+
+DATASET = """\
+# yaml-language-server: $schema=../schema/dataset.json
+# Your data: one JSON object a line with id, question, answer, contexts and, where you have them, reference and labels.
+# Other shapes (CSV, Parquet, nested JSON, a run and its judgements) are mapped here, under `fields:`.
+# Use: dataset={name}
+name: {name}
+path: here:../{name}.jsonl   # `here:` starts at the folder of this file, wherever the command is started
+"""
+
+EXPERIMENT = """\
+# @package _global_
+# yaml-language-server: $schema=../schema/run.json
+# Evaluate the recorded answers of dataset/{name}.yaml.
+# Use: python -m ragpipe --config-dir {folder} +experiment={name}
+# (this folder, renamed to ./conf, is found without --config-dir)
+defaults:
+  - override /dataset: {name}
+  - override /judge: rules     # no key, no network; `{name}` for a language model
+  - override /metrics: [retrieval, faithfulness]
+
+name: {name}
+"""

@@ -1,0 +1,136 @@
+"""`task=rejudge`: the frozen cases of a finished run before another judge, with a comparison of old and new at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.metrics.base import computed_scores
+from ragpipe.report.agreement_report import absent_lines, agreement_markdown, agreement_table, question_lines
+from ragpipe.report.console import Console
+from ragpipe.report.terminal import print_table
+from ragpipe.runs.case_sources import RunSource
+from ragpipe.runs.comparison_files import compare_runs
+from ragpipe.runs.evaluation import Evaluation
+from ragpipe.runs.finished_run import (
+    FinishedRun,
+    FinishedRunKeys,
+    FinishedRunTask,
+    open_run,
+    task_settings,
+    unnamed_judge,
+)
+from ragpipe.runs.seal_run import seal_added
+from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
+from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.folder_lock import FolderLock
+from ragpipe.store.run_folder import RunFolder
+
+CHANGEABLE = ("judge", "embedder", "metrics", "scoring", "report")
+SECTION = "rejudge"
+_TITLE = "task=rejudge is wrong; nothing was started"
+
+
+class RejudgeSettings(Settings):
+    """How to ask again.
+
+    `mode`: `replay` runs the metrics over the frozen cases and asks what has no reply yet; `stored` does so without a
+    network, over the replies of the run and of the call store alone. `prompts`: the templates that travelled with the run, or those of
+    now (`current`).
+    """
+
+    mode: Literal["replay", "stored"] = Field(
+        default="replay", description="replay: the metrics ask again. stored: no network, stored replies only."
+    )
+    prompts: Literal["run", "current"] = Field(
+        default="run", description="Which templates are used: those of the run, or the current ones."
+    )
+
+
+class Keys(FinishedRunKeys):
+    rejudge: RejudgeSettings = Field(description="How the judge is asked again.")
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FinishedRunTask[RejudgeSettings]:
+    """The run with the user's judge over its own. Raises ConfigError and DataError."""
+    origins = origins or NoOrigins()
+    settings = task_settings(RejudgeSettings, plain, origins, title=_TITLE, section=SECTION)
+    finished = open_run(
+        plain,
+        origins,
+        changeable=CHANGEABLE,
+        task="rejudge",
+        task_keys=(SECTION,),
+        current_prompts=settings.prompts == "current",
+    )
+    task = FinishedRunTask(finished, settings)
+    problem = unnamed_judge(finished, origins, without_a_call="rejudge.mode=stored")
+    if problem and settings.mode != "stored":
+        raise ConfigError(_TITLE, [problem])
+    return task
+
+
+def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
+    """Judge again. Returns the exit code that an evaluation by this judge would have.
+
+    The same judge asks nothing and leads to the run's own folder.
+    """
+    finished = task.finished
+    spec = RunSpec.of_finished_run(finished, RunSource(finished.folder, finished.manifest))
+    policy = StoredRejudgePolicy(finished) if task.settings.mode == "stored" else RejudgePolicy(finished)
+    comparisons: list[dict[str, Any]] = []
+
+    def before_result() -> None:
+        if (comparison := _compare(finished, spec.folder, console, calls=evaluation.calls)) is not None:
+            comparisons.append(comparison)
+
+    evaluation = Evaluation(spec, policy, console, before_result=before_result)
+    code = evaluation.run()
+    for comparison in comparisons:  # no longer under the lock of the run, which sealed its own files first
+        _write_agreement(spec.folder, comparison, agreement_markdown(_judged(comparison, finished)))
+    return code
+
+
+def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: int) -> dict[str, Any] | None:
+    """Print the comparison of both judges; returns what `agreement.json` holds, None where there is nothing to compare."""
+    old, name = finished.folder, finished.run_id
+    if old == new:
+        effort = f"{calls:,} calls, for what had no reply" if calls else "asked nothing again"
+        console.say(f"this is {name} itself, by the same judge: {effort}")
+        return None
+    comparison = compare_runs(old, new)
+    if comparison is None:
+        console.say(f"{name} was never scored: there is nothing to compare with")
+        return None
+    judged = _judged(comparison, finished)
+    title = f"old ({comparison['old']['judge']}) against new ({comparison['new']['judge']})"
+    print_table(agreement_table(judged, title), console)
+    for line in [*question_lines(judged), *absent_lines(judged)]:
+        console.say(line)
+    console.say(f"agreement: {_page(new)}")
+    return comparison
+
+
+def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> dict[str, Any]:
+    """The comparison without the scores that no judge decides."""
+    computed = computed_scores(finished.config.metrics.values())
+    scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
+    return {**comparison, "scores": scores}
+
+
+def _page(run: RunFolder) -> Path:
+    return run.root / "agreement.md"
+
+
+def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: str) -> None:
+    """Write and seal `agreement.json` (all scores) and `agreement.md`."""
+    document = new.root / "agreement.json"
+    with FolderLock(new.root):
+        json_unless_same(document, comparison)
+        write_unless_same(_page(new), markdown)
+        seal_added(new, [document, _page(new)])

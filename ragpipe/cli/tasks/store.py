@@ -1,0 +1,273 @@
+"""`task=store`: statistics of the call store, pruning, exchange with another store, and why a question was asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, validated
+from ragpipe.core.usage import Usage
+from ragpipe.report.console import Console
+from ragpipe.report.styled_text import price, whole
+from ragpipe.runs.cache_miss import explain_cache_miss
+from ragpipe.runs.finished_run import AskedAbout, own_values, setting_keys
+from ragpipe.runs.manifest import COMPLETE, read_manifest
+from ragpipe.runs.run_list import all_runs, find_named_run, readable_runs
+from ragpipe.runs.settings import StoreSettings
+from ragpipe.store.call_database import StorePlace, call_database
+from ragpipe.store.call_store import Choice, census, prunable, prune
+from ragpipe.store.files import json_unless_same
+from ragpipe.store.run_folder import RUN_ID, RunFolder
+from ragpipe.store.run_tables import batches
+from ragpipe.store.transfer import export_calls, import_calls
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class StoreTaskSettings(AskedAbout):
+    """What to do with the store. conf/task/store.yaml says which action reads which key."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    action: Literal["stats", "prune", "export", "import", "why", "migrate"] = Field(
+        description="What to do with the store."
+    )
+    output_dir: Text = Field(description="Folder that holds the runs.")
+    run: Text | None = Field(
+        default=None,
+        description="Run whose calls are meant, named as for the other tasks; for `prune` and `export` its id is enough. null: all runs.",
+    )
+    to: Text | None = Field(
+        default=None,
+        description="File to write: .json for stats, .parquet or .jsonl for export. null: stats are only printed.",
+    )
+    source: Text | None = Field(
+        default=None, alias="from", description="File to import, as export wrote it. null: for all other actions."
+    )
+    case: Text | None = Field(default=None, description="For `why`: id of the sample.")
+    step: Text | None = Field(default=None, description="For `why`: prompt step that asked. null: the metric has one.")
+    older_than_days: float | None = Field(
+        default=None,
+        ge=0,
+        le=100_000,
+        description="For `prune`: only calls that are older, 0 to 100,000 days. null: of any age.",
+    )
+    unused: bool = Field(
+        default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go."
+    )
+    dry_run: bool = Field(
+        default=True, description="For `prune`: whether calls are only counted and nothing is deleted."
+    )
+
+    @property
+    def chooses_calls(self) -> bool:
+        """Whether any condition says which calls to prune."""
+        named = (self.older_than_days, self.run)
+        return self.unused or any(value is not None for value in named)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """The columns of judge inputs that name the questions to explain, with their values."""
+        columns = {"sample_id": self.case, "method": self.method, "metric": self.metric, "step": self.step}
+        return {name: value for name, value in columns.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """The place of the store, and what to do with it."""
+
+    place: StorePlace
+    settings: StoreTaskSettings
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run that the user named. That of a run whose folder is gone is enough: the store has its calls."""
+        name = self.settings.run
+        is_id = name is None or RUN_ID.fullmatch(name)
+        return name if is_id else find_named_run(str(name), Path(self.settings.output_dir)).run_id
+
+
+_FILES = {
+    "export": ("to", (".parquet", ".jsonl"), "to=FILE.parquet or to=FILE.jsonl"),
+    "import": ("from", (".parquet", ".jsonl"), "from=FILE.parquet or from=FILE.jsonl"),
+}
+"""For each action that needs a file: its key, the endings of its name, and how to set it."""
+
+
+Keys = StoreTaskSettings
+
+
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> StoreTask:
+    """Check the keys of this task. Raises ConfigError."""
+    origins = origins or NoOrigins()
+    problems: list[Problem] = []
+    settings = validated(StoreTaskSettings, own_values(StoreTaskSettings, plain), "", origins, problems)
+    problems += _unknown_keys(origins)
+    store = validated(StoreSettings, plain.get("store", {}), "store", origins, problems)
+    if settings is not None:
+        problems += _missing_keys(settings, origins)
+    if settings is None or store is None or problems:
+        raise ConfigError("task=store cannot begin; nothing was changed", problems)
+    return StoreTask(store.place(settings.output_dir), settings)
+
+
+def _unknown_keys(origins: ConfigOrigins) -> Iterator[Problem]:
+    """Keys of the command line that this task does not have: a misspelt condition would prune more than was meant."""
+    names = setting_keys(StoreTaskSettings)
+    for key in getattr(origins, "chosen", ()):
+        if key.partition(".")[0] not in {*names, "task", "store", "log_level"}:
+            unknown, expected = "a key that task=store does not know", ", ".join(sorted(names))
+            yield Problem(origins.location(key), key, unknown, expected, "see conf/task/store.yaml")
+
+
+def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterator[Problem]:
+    """What the chosen action needs and does not have."""
+    if settings.action in _FILES:
+        key, endings, fix = _FILES[settings.action]
+        value = settings.source if key == "from" else settings.to
+        if not value or Path(value).suffix not in endings:
+            text = "nothing" if value is None else repr(value)
+            yield Problem(origins.location(key), key, text, "a .parquet or .jsonl file", fix)
+    if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
+        yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
+    if settings.action == "prune" and not settings.chooses_calls:
+        fix = "set older_than_days, run or unused=true"
+        yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
+    if settings.action == "why" and not (settings.run and settings.case):
+        key = "case" if settings.run else "run"
+        yield Problem(origins.location(key), key, "nothing", "a question", "set run=RUN and case=ID")
+
+
+def run(task: StoreTask, console: Console) -> int:
+    """Do the action and print what was done. Returns 0. Raises DataError, OutputError, FolderLocked."""
+    _ACTIONS[task.settings.action](task, console)
+    return 0
+
+
+def _print_stats(task: StoreTask, console: Console) -> None:
+    stats = census(task.place, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
+    size = f"{stats['bytes'] / 2**20:,.1f} MiB"
+    console.say(f"{stats['file']}: {size}, {stats['oldest'] or '-'} to {stats['newest'] or '-'}")
+    console.table(("of", "name", "calls", "tokens"), list(_call_rows(stats)), left=(0, 1))
+    console.table(("of", "name", "calls", "replies", "tokens", "paid"), list(_spend_rows(stats)), left=(0, 1))
+    if stats["damaged"]:
+        count = whole(stats["damaged"])
+        console.warn(f"{count} stored replies are damaged: they count as not there, and are asked again")
+    if stats["paid"].get("damaged"):
+        console.warn(f"{whole(stats['paid']['damaged'])} payments are damaged: they are in no sum")
+    console.say("claims: " + ", ".join(f"{whole(count)} {state}" for state, count in stats["claims"].items()))
+    if task.settings.to:
+        json_unless_same(Path(task.settings.to), stats)
+        console.say(f"written: {task.settings.to}")
+
+
+def _call_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    groups = [("replies", "", stats["replies"]), ("failures", "", stats["failures"])]
+    groups += [("status", status, counts) for status, counts in stats["by_status"].items() if status != "ok"]
+    groups += [("judge", judge, counts) for judge, counts in stats["by_judge"].items()]
+    for kind, name, counts in groups:
+        yield kind, name, whole(counts["calls"]), whole(counts["tokens_in"] + counts["tokens_out"])
+
+
+def _spend_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str, str]]:
+    spend = [("paid", "in all", stats["paid"])]
+    for run_id, document in stats["paid_by_run"].items():
+        spend.append(("run", run_id if document["folder"] else f"{run_id} (no folder)", document))
+    for kind, name, document in spend:
+        usage = Usage.from_json(document)
+        yield kind, name, whole(usage.calls), whole(usage.replies), whole(usage.tokens), price(usage)
+
+
+def _prune(task: StoreTask, console: Console) -> None:
+    settings = task.settings
+    choice = Choice(
+        settings.older_than_days, task.run_id, referenced_keys(Path(settings.output_dir)) if settings.unused else None
+    )
+    pruned = prunable(task.place, choice) if settings.dry_run else prune(task.place, choice)
+    paid = Usage.from_json(pruned["paid"])
+    text = f"{whole(pruned['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
+    if settings.dry_run:
+        console.say(
+            f"would go: {text} (to ask them again costs about as much; the ledger keeps what was paid). Nothing was "
+            "deleted: dry_run=false deletes"
+        )
+    else:
+        console.say(f"deleted: {text}")
+
+
+def _export(task: StoreTask, console: Console) -> None:
+    assert task.settings.to
+    run_id = task.run_id
+    count = export_calls(task.place, Path(task.settings.to), run_id=run_id)
+    console.say(f"{whole(count)} calls{f' of run {run_id}' if run_id else ''}: {task.settings.to}")
+
+
+def _import(task: StoreTask, console: Console) -> None:
+    assert task.settings.source
+    new, known = import_calls(task.place, Path(task.settings.source))
+    console.say(f"{whole(new)} calls imported, {whole(known)} were in the store already: {task.place}")
+
+
+def _explain_question(task: StoreTask, console: Console) -> None:
+    """Print why a question missed the cache."""
+    settings = task.settings
+    output_dir = Path(settings.output_dir)
+    folder = find_named_run(str(settings.run), output_dir)
+    runs = readable_runs(output_dir, console.warn)
+    for line in explain_cache_miss(task.place, runs, folder, settings.question):
+        console.say(line)
+
+
+def _migrate(task: StoreTask, console: Console) -> None:
+    """Make the tables of a new store, or bring those of an older one to this version."""
+    console.say(f"{task.place}: {call_database(task.place).make()}")
+
+
+_ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
+    "stats": _print_stats,
+    "prune": _prune,
+    "export": _export,
+    "import": _import,
+    "why": _explain_question,
+    "migrate": _migrate,
+}
+
+
+_BATCH = 65_536  # rows read at once
+
+
+def referenced_keys(root: Path) -> Iterator[str]:
+    """The keys in judge_inputs of every iteration of every run.
+
+    Raises DataError, before the first key, for a run that is not finished or cannot be read: it is unknown what it will take
+    from the store when it is started again.
+    """
+    runs = list(all_runs(root))
+    if problems := [problem for folder in runs for problem in _unfinished(folder)]:
+        raise DataError("what is unused cannot be known", problems[:10])
+    return (key for folder in runs for key in _keys(folder))
+
+
+def _unfinished(folder: RunFolder) -> Sequence[Problem]:
+    """Why it is unknown which calls this run uses; nothing for a finished run."""
+    try:
+        states = read_manifest(folder).get("iterations", {})
+        if states and all(state == COMPLETE for state in states.values()):
+            return ()
+    except FormatMismatch as error:
+        return error.problems
+    except (RagpipeError, OSError, AttributeError):
+        pass
+    fix = "finish this run, delete its folder, or choose by older_than_days or run"
+    return [Problem(str(folder.root), "run", "not finished, or not readable", "a finished run", fix)]
+
+
+def _keys(folder: RunFolder) -> Iterator[str]:
+    for number in folder.iterations():
+        for batch in batches(folder.iteration(number).judge_inputs, ["key"], size=_BATCH):
+            yield from batch.column(0).to_pylist()

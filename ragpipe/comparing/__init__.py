@@ -1,1 +1,0 @@
-"""Comparing runs, or methods of one run, over the cases that they share: differences with intervals, verdicts, flips."""

@@ -1,0 +1,499 @@
+"""Gates against a baseline: the drop of a score over the cases that a run shares with the run that it is compared with.
+
+A case's value is its mean over the iterations. Where the two runs were not judged alike, the gate has no evidence. What gates need
+of a baseline is kept in `baseline.parquet` of the run's own folder: one row per baseline, shared case and score; in the metadata
+what the baseline was judged by, and how many of its cases the run left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ragpipe.comparison.run_differences import TIMES, ChangedKey, drift_differences, setting_differences
+from ragpipe.comparison.side import (
+    Pairs,
+    answer_digests,
+    lost_values,
+    of_the_system,
+    one_method_each,
+    paired_cases,
+    silent_values,
+)
+from ragpipe.core.digest import canonical_json, changed_keys, sha256, short_value
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.sample import OUTPUT_KEY
+from ragpipe.core.text import on_one_line
+from ragpipe.score.gate_settings import NO_EARLIER_RUN, Gate
+from ragpipe.score.iterations import cases_of, chosen_cases, open_records, repeats
+from ragpipe.score.normalisation import OVERALL, interval_of
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
+from ragpipe.stats.differences import PairedDifference, paired_difference
+from ragpipe.stats.intervals import Estimate
+from ragpipe.store.files import is_regular_file, open_unless_same
+from ragpipe.store.parquet_parts import parquet_writer
+from ragpipe.store.run_folder import RunFolder
+from ragpipe.store.run_tables import open_table, read_columns, read_json, run_file_error
+from ragpipe.store.table_rows import SAMPLES
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_SHOWN = 3
+_ID = 60
+
+
+@dataclass(frozen=True)
+class GatedRun:
+    """The run that gates decide on: its manifest and folder, `records.parquet` of the iterations to measure in their order, what is
+    declared of its scores, its scoring, by score the metrics that it comes from, the scores that depend on a judge, and the metrics
+    that ask an embedder."""
+
+    manifest: Mapping[str, Any]
+    folder: RunFolder
+    records: Sequence[Path]
+    declared: Mapping[str, Mapping[str, Any]]
+    settings: ScoringSettings
+    metrics: Mapping[str, Collection[str]]
+    judged: Collection[str]
+    embedding: Collection[str]
+
+    @cached_property
+    def cases(self) -> pa.Table:
+        """The keys of its cases."""
+        return cases_of(self.records).names
+
+    @cached_property
+    def sample_digests(self) -> dict[str, str]:
+        """By sample id the digest of what metrics read of it."""
+        return sample_digests(self.folder.samples)
+
+    def by_rate(self, gate: Gate) -> bool:
+        """Whether a gate is on the share of passed cases, and not on the mean."""
+        name = str(gate.score)
+        if gate.of is not None:
+            return gate.of == "pass_rate"
+        declared = self.declared[name]
+        return bool(declared["binary"]) and (declared["threshold"] is not None or name in self.settings.passes_with)
+
+    def values(self, name: str, *, by_rate: bool) -> Floats:
+        """Of each case the mean of a score over the iterations, 0 (worst) to 1 (best), or its share of passed verdicts."""
+        with open_records(self.records, [name]) as tables:
+            score = repeats(tables, name, len(self.cases))
+        return score.rates if by_rate else on_unit_scale(score.means, self.declared[name])
+
+    @cached_property
+    def answers(self) -> NDArray[np.str_]:
+        """The answer digest of each case."""
+        return np.array(list(answer_digests(self.folder)))
+
+    def silent(self, name: str) -> Flags:
+        """The cases whose value of a score says no more than that the answer states nothing."""
+        return silent_values(self.records[0], {"composite_parts": self.settings.parts(list(self.declared))}, name)
+
+    def chosen(self, where: Mapping[str, Sequence[str]]) -> Flags:
+        """The cases that a gate is about."""
+        return chosen_cases(self.records[0], where, len(self.cases))
+
+
+def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
+    """Values of a score's own scale as 0 (worst) to 1 (best); `scale` is what is declared of the score."""
+    unit: Floats = np.clip((values - scale["low"]) / (scale["high"] - scale["low"]), 0.0, 1.0)
+    return unit if scale["higher_is_better"] else 1.0 - unit
+
+
+def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str, dict[str, Any]]:
+    """What each gate against a baseline measures, by its name: the part of `measure_gate` that a baseline decides.
+
+    `value` is candidate - baseline on 0 (worst) to 1 (best), so a drop is below 0, with its interval; `n_ok` the shared cases that
+    have it on both sides; `paired` the figures of both sides, the verdict of this gate alone, and what differs. A gate without a
+    comparison has a value of None and says why in `absent`. Gates on scores that the run does not give are left out.
+    """
+    gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.against is not None}
+    return {
+        name: _measured(run, gate, baselines.get(str(gate.against)))
+        for name, gate in gates.items()
+        if gate.score in run.declared
+    }
+
+
+def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
+    if gate.baseline is None:
+        return _absent("there was no earlier run of this name")
+    if baseline is None:
+        return _absent(f"baseline.parquet does not hold run {gate.against}")
+    rows = baseline.score(str(gate.score))
+    pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
+    keep = chosen[pairs.candidate]
+    left_out = baseline.left_out(gate.labels())
+    differences = [
+        *_differences(run, gate, baseline),
+        *_cases_left_out(left_out),
+        *_data_difference(run, rows, pairs, keep),
+    ]
+    alone = {"only_base": left_out.missing, "only_candidate": int(np.sum(chosen)) - int(np.sum(keep))}
+    beside = {"differs": [difference._asdict() for difference in differences], **alone}
+    if refused := [difference for difference in differences if difference.part not in gate.accept]:
+        listed = "; ".join(difference.line() for difference in refused[:_SHOWN])
+        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        accept = ", ".join(dict.fromkeys(difference.part for difference in refused))
+        text = f"it differs from run {gate.against} in more than its answers ({listed}{more}); accept: [{accept}] allows it"
+        return _absent(text, beside)
+    by_rate = run.by_rate(gate)
+    base = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
+    base = base if by_rate else on_unit_scale(base, run.declared[str(gate.score)])
+    candidate = run.values(str(gate.score), by_rate=by_rate)[pairs.candidate]
+    lost = rows["is_lost"].to_numpy()[pairs.base] & keep & ~np.isnan(candidate)
+    both = keep & ~np.isnan(base) & ~np.isnan(candidate)
+    if not np.any(both):
+        return _absent(f"no chosen case has a value here and in run {gate.against}", beside)
+    floor = run.settings.coverage_floor if gate.coverage_floor is None else gate.coverage_floor
+    if np.sum(lost) > (1 - floor) * (np.sum(lost) + np.sum(both)):
+        return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases have an error", beside)
+    level = run.settings.level
+    paired = paired_difference(base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=level)
+    drop = decide_drop(paired, gate.allowed_drop, span=1.0)
+    if not differences:
+        drop = _of_the_system(run, gate, rows, pairs, both, (base, candidate), level)
+    sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), **beside}
+    estimate = Estimate(paired.n, paired.clusters, paired.difference, paired.interval, paired.reason)
+    return {
+        "value": paired.difference,
+        "interval": interval_of("interval", estimate)["interval"],
+        "n_ok": paired.n,
+        "p_value": drop.p_value,
+        "absent": None,
+        "paired": {**sides, **_paired(paired, drop)},
+    }
+
+
+def _of_the_system(
+    run: GatedRun, gate: Gate, rows: pa.Table, pairs: Pairs, both: Flags, values: tuple[Floats, Floats], level: float
+) -> DropVerdict:
+    """The verdict on the cases with both values, as `of_the_system` has it."""
+    base, candidate, questions, name = values[0][both], values[1][both], pairs.questions[both], str(gate.score)
+
+    def decide(chosen: Flags, candidate: Floats) -> DropVerdict:
+        paired = paired_difference(base[chosen], candidate[chosen], questions[chosen], low=0.0, high=1.0, level=level)
+        return decide_drop(paired, gate.allowed_drop, span=1.0)
+
+    same = np.array(rows["answer_sha256"].to_numpy()[pairs.base] == run.answers[pairs.candidate], dtype=np.bool_)[both]
+    silent = rows["is_silent"].to_numpy()[pairs.base][both], run.silent(name)[pairs.candidate][both]
+    judged = same if name in run.judged else None
+    drop, narrowed, reason = of_the_system(decide, base, candidate, questions, judged, silent, level)
+    if reason == "judge_moved" or (reason and narrowed is drop):
+        return replace(drop, state="inconclusive", reason=reason, p_value=None)
+    return replace(narrowed, reason=reason) if reason else drop
+
+
+def _paired(paired: PairedDifference, drop: DropVerdict) -> dict[str, Any]:
+    counts = {"wins": paired.wins, "losses": paired.losses, "ties": paired.ties, "changed": paired.changed}
+    verdict = {"state": drop.state, "reason": drop.reason}
+    return {"n": paired.n, "questions": paired.clusters, **counts, "detectable": paired.detectable, **verdict}
+
+
+def _absent(why: str, paired: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"value": None, "interval": None, "p_value": None, "absent": why, "paired": dict(paired or {})}
+
+
+def _differences(run: GatedRun, gate: Gate, baseline: Baseline) -> Iterator[ChangedKey]:
+    """What differs in how the gate's score was made: of other scores nothing matters."""
+    name = str(gate.score)
+    metrics = set(run.metrics.get(name, ()))
+    drift = drift_differences(baseline.manifest, run.manifest)
+    for difference in (*setting_differences(baseline.manifest, run.manifest), *drift):
+        by_metric = difference.key.partition(".")[0] in metrics
+        of_judge = difference.part in ("judge", "parser") and name in run.judged
+        of_embedder = difference.part == "embedder" and metrics & set(run.embedding)
+        if of_judge or of_embedder or (difference.part in ("prompts", "metrics") and by_metric):
+            yield difference
+    scorings = baseline.manifest["identity"]["scoring"], run.settings.identity()
+    for key, old, new in changed_keys(*(_scoring_of(scoring, name, by_rate=run.by_rate(gate)) for scoring in scorings)):
+        yield ChangedKey("scoring", f"scoring.{key}", short_value(old), short_value(new))
+
+
+def _scoring_of(scoring: Mapping[str, Any], name: str, *, by_rate: bool) -> dict[str, Any]:
+    """The parts of a scoring that decide the values of a score, or with `by_rate` which cases pass by it."""
+    parts: dict[str, Any] = {}
+    if name == OVERALL.name:
+        parts["weights"] = scoring["weights"]
+    elif scoring["composites"].get(name) is not None:
+        parts["composites"] = {name: scoring["composites"][name]}
+    if by_rate:
+        decisive = {"thresholds": scoring["thresholds"], "passes_with": scoring["passes_with"]}
+        parts |= {key: {name: names.get(name)} for key, names in decisive.items()}
+    return parts
+
+
+def _cases_left_out(left_out: LeftOut) -> Iterator[ChangedKey]:
+    """One difference where the run lacks cases of the baseline: what fell there would be in no figure."""
+    if left_out.missing:
+        first = on_one_line(str(left_out.first), _ID)
+        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
+        yield ChangedKey("data", "cases", text, "left out")
+
+
+def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -> Iterator[ChangedKey]:
+    """One difference where shared samples do not have the same question, references and labels in both."""
+    before = rows["sample_sha256"].take(pa.array(pairs.base)).to_pylist()
+    samples = pairs.cases["sample_id"].to_pylist()
+    changed = [
+        sample
+        for sample, digest, is_chosen in zip(samples, before, keep.tolist(), strict=True)
+        if is_chosen and run.sample_digests.get(sample) != digest
+    ]
+    if changed:
+        text = f"{len(changed)} of {int(np.sum(keep))} shared cases, first {changed[0]}"
+        yield ChangedKey("data", "question, references or labels", text, "another value")
+
+
+class GateCase(NamedTuple):
+    """A case and its value: 0 (worst) to 1 (best), or in the native scale for a count; the change against the baseline for a gate on
+    a drop; None for a failure mode, and where there is none."""
+
+    sample_id: str
+    method: str
+    repeat: int
+    value: float | None
+
+
+def worst_cases(run: RunFolder, gate: Mapping[str, Any], count: int) -> list[GateCase]:
+    """At most `count` cases that a gate of the run's `gates.json` goes by, the worst first, in the order of the data among equals.
+
+    A gate that could not be measured has the cases whose judgement, or whose system, failed. Empty for a score that the run does
+    not give. Values are means over the iterations. Raises DataError for a table that cannot be read.
+    """
+    metrics = read_json(run.final.metrics)
+    records = [run.iteration(number).records for number in metrics["iterations"]]
+    names = cases_of(records).names
+    chosen = chosen_cases(records[0], gate["where"], len(names))
+    if "failure_mode" in gate:
+        modes = pc.cast(read_columns(records[-1], ["failure_modes"])["failure_modes"], pa.list_(pa.string()))
+        has_mode = np.array([gate["failure_mode"] in (row or ()) for row in modes.to_pylist()], dtype=np.bool_)
+        return _cases(names, np.flatnonzero(chosen & has_mode)[:count], None)
+    if gate["score"] not in metrics["declared"]:
+        return []
+    if gate["verdict"] in ("no_evidence", "not_enough_evidence"):
+        return _cases(names, np.flatnonzero(chosen & _failed(records[-1], gate["score"]))[:count], None)
+    with open_records(records, [gate["score"]]) as tables:
+        score = repeats(tables, gate["score"], len(names))
+    scale = metrics["declared"][gate["score"]]
+    by_rate = gate["of"] == "pass_rate"
+    values = score.rates if by_rate else score.means if scale["low"] is None else on_unit_scale(score.means, scale)
+    if gate.get("against", NO_EARLIER_RUN) != NO_EARLIER_RUN:
+        values = _changes(run, gate, values, names, scale, by_rate=by_rate)
+    values = np.where(chosen, values, np.nan)
+    order = np.argsort(values if gate.get("max") is None else -values, kind="stable")  # NaN comes last
+    return _cases(names, order[: min(count, int(np.sum(~np.isnan(values))))], values)
+
+
+def _changes(
+    run: RunFolder, gate: Mapping[str, Any], values: Floats, names: pa.Table, scale: Mapping[str, Any], *, by_rate: bool
+) -> Floats:
+    """What each case has more than in the gate's baseline; NaN where one of them has none."""
+    changes = np.full(len(values), np.nan)
+    baselines = read_baselines(run.baseline) if is_regular_file(run.baseline) else {}
+    if gate["against"] in baselines:
+        rows = baselines[gate["against"]].score(gate["score"])
+        pairs = paired_cases(rows, names)
+        before = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
+        changes[pairs.candidate] = values[pairs.candidate] - (before if by_rate else on_unit_scale(before, scale))
+    return changes
+
+
+def _cases(names: pa.Table, places: NDArray[np.int64], values: Floats | None) -> list[GateCase]:
+    rows = names.take(pa.array(places)).select(OUTPUT_KEY).to_pylist()
+    figures = [None] * len(rows) if values is None else [float(values[place]) for place in places]
+    return [GateCase(**row, value=value) for row, value in zip(rows, figures, strict=True)]
+
+
+Labels = Mapping[str, Sequence[str]]
+
+_COLUMNS = (
+    ("run_id", pa.string(), "the baseline"),
+    ("sample_id", pa.string(), "the sample's id"),
+    ("method", pa.string(), "the method, as the baseline names it"),
+    ("repeat", pa.int64(), "which output of this method for this sample, from 1"),
+    ("sample_sha256", pa.string(), "digest of the question, its references and labels"),
+    ("answer_sha256", pa.string(), "digest of the question, the answer and the texts of its chunks"),
+    ("score", pa.string(), "name of the score"),
+    ("value", pa.float64(), "mean over the iterations, in the native scale; null where there is none"),
+    ("pass_rate", pa.float64(), "share of the verdicts over the iterations that are passes; null without a verdict"),
+    ("is_lost", pa.bool_(), "whether there is no value because a judgement, or the system, failed"),
+    ("is_silent", pa.bool_(), "whether the value says no more than that the answer states nothing"),
+)
+_SCHEMA = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
+_IDENTITY = b"ragpipe.baselines"
+_LEFT_OUT = "left_out"
+_READ_BY_NO_METRIC = {"id", "category", "subcategory", "difficulty", "question_type", "vault", "tags", "meta"}
+
+
+@dataclass
+class BaselineNeeds:
+    """What gates need of one baseline: their scores, and which cases each of them is about (`Gate.labels`)."""
+
+    scores: set[str] = field(default_factory=set)
+    wheres: list[Labels] = field(default_factory=list)
+
+
+class LeftOut(NamedTuple):
+    """The cases of a baseline that a gate is about: how many, how many of them the run does not have, and the sample of the first
+    of these, None where there is none."""
+
+    chosen: int
+    missing: int
+    first: str | None
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One baseline as a run keeps it: `manifest` (run id, name, identity, prompts, cases that the run left out), and the rows of its
+    table."""
+
+    manifest: Mapping[str, Any]
+    rows: pa.Table
+
+    def score(self, name: str) -> pa.Table:
+        """The rows of one score, one per shared case."""
+        return self.rows.filter(pc.equal(self.rows["score"], name))
+
+    def left_out(self, where: Labels) -> LeftOut:
+        """The cases of the baseline that a gate is about and the run does not have, by the labels that they have in the baseline."""
+        return LeftOut(*self.manifest[_LEFT_OUT][canonical_json(where)])
+
+    def holds(self, needs: BaselineNeeds) -> bool:
+        """Whether the copy has all that is needed."""
+        wheres = {canonical_json(where) for where in needs.wheres}
+        return needs.scores <= {*self.rows["score"].to_pylist()} and wheres <= self.manifest[_LEFT_OUT].keys()
+
+
+def read_baselines(path: Path) -> dict[str, Baseline]:
+    """The baselines of a table by run id. Raises DataError for a table that ragpipe did not write."""
+    with open_table(path, _SCHEMA.names) as file:
+        kept = (file.schema_arrow.metadata or {}).get(_IDENTITY)
+        table = file.read(columns=_SCHEMA.names)
+    manifests = json.loads(kept) if kept is not None else {"": {}}
+    if not all(_LEFT_OUT in manifest for manifest in manifests.values()):
+        raise run_file_error(path, "no identity of a baseline", "the table that ragpipe wrote")
+    return {
+        run_id: Baseline(manifest, table.filter(pc.equal(table["run_id"], run_id)))
+        for run_id, manifest in manifests.items()
+    }
+
+
+def write_baselines(
+    target: RunFolder,
+    needs: Mapping[str, BaselineNeeds],
+    folders: Mapping[str, RunFolder],
+    kept: Mapping[str, Baseline],
+) -> None:
+    """Write `baseline.parquet` of a run whose cases are frozen; a table with the same content is left alone.
+
+    By the run id of each baseline: what gates need of it, its folder where it is read, and what another copy has of it already,
+    which comes first. Raises DataError for a baseline that is not scored to its end or does not give one of the scores.
+    """
+    cases = read_columns(target.outputs, OUTPUT_KEY)
+    tables, manifests = [], {}
+    for run_id, need in needs.items():
+        if run_id in kept and kept[run_id].holds(need):
+            manifests[run_id] = dict(kept[run_id].manifest)
+            rows = kept[run_id].rows
+            tables.append(rows.filter(pc.is_in(rows["score"], pa.array(sorted(need.scores)))))
+        else:
+            tables.append(_rows(folders[run_id], run_id, sorted(need.scores), cases))
+            manifests[run_id] = _manifest(folders[run_id]) | {
+                _LEFT_OUT: {canonical_json(where): _left_out(folders[run_id], where, cases) for where in need.wheres}
+            }
+    schema = _SCHEMA.with_metadata({_IDENTITY: canonical_json(manifests)})
+    with open_unless_same(target.baseline) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema))
+
+
+def sample_digests(samples: Path) -> dict[str, str]:
+    """By sample id the sha256 of all that a metric may read of the sample: question, earlier turns, references, labels."""
+    names = [name for name in SAMPLES.names if name not in _READ_BY_NO_METRIC]
+    table = read_columns(samples, ["id", *names])
+    columns = [table[name].to_pylist() for name in names]
+    return dict(zip(table["id"].to_pylist(), map(sha256, map(list, zip(*columns, strict=True))), strict=True))
+
+
+def _manifest(folder: RunFolder) -> dict[str, Any]:
+    """What says whether its scores may be compared."""
+    manifest = read_json(folder.manifest)
+    parts = ("judge_identity", "embedder", "parser", "metrics", "scoring")
+    identity = {key: manifest["identity"].get(key) for key in parts}
+    kept = {key: manifest[key] for key in ("run_id", "name", "prompts", *TIMES) if key in manifest}
+    return {**kept, "identity": identity}
+
+
+def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table) -> pa.Table:
+    if not folder.final.metrics.is_file():
+        raise _unusable(folder, "not scored to its end", "a finished run", "start its own command again")
+    metrics = read_json(folder.final.metrics)
+    if missing := [name for name in names if name not in metrics["declared"]]:
+        known = ", ".join(metrics["declared"])
+        found = f"no score {', '.join(missing)}"
+        raise _unusable(folder, found, f"one of {known}", "hold the gate against another run")
+    records = [folder.iteration(number).records for number in metrics["iterations"]]
+    keys = cases_of(records).names
+    places = paired_cases(keys, cases).base
+    shared, digests = keys.take(pa.array(places)), sample_digests(folder.samples)
+    answers = np.array(list(answer_digests(folder)))[places]
+    head = {
+        "run_id": pa.array([run_id] * len(places), pa.string()),
+        **{name: shared[name] for name in OUTPUT_KEY},
+        "sample_sha256": pa.array([digests.get(sample) for sample in shared["sample_id"].to_pylist()], pa.string()),
+        "answer_sha256": pa.array(answers, pa.string()),
+    }
+    tables = []
+    with open_records(records, names) as opened:
+        for name in names:
+            score = repeats(opened, name, len(keys))
+            values, rates = score.means[places], score.rates[places]
+            figures = {
+                "score": pa.array([name] * len(places), pa.string()),
+                "value": pa.array(values, mask=np.isnan(values)),
+                "pass_rate": pa.array(rates, mask=np.isnan(rates)),
+                "is_lost": pa.array(_failed(records[0], name)[places] & np.isnan(values)),
+                "is_silent": pa.array(silent_values(records[0], metrics, name)[places]),
+            }
+            tables.append(pa.table({**head, **figures}).cast(_SCHEMA))
+    return pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
+
+
+def _left_out(folder: RunFolder, where: Labels, cases: pa.Table) -> LeftOut:
+    """The cases of a baseline that `where` chooses and that are not among `cases`, those of the run."""
+    records = [folder.iteration(number).records for number in read_json(folder.final.metrics)["iterations"]]
+    keys = cases_of(records).names
+    if "method" in where and one_method_each(keys, cases):  # the two are paired, and `where` names that of the run
+        if not set(where["method"]) & set(cases["method"].to_pylist()):
+            return LeftOut(0, 0, None)
+        where = {name: labels for name, labels in where.items() if name != "method"}
+    chosen = chosen_cases(records[0], where, len(keys))
+    is_missing = chosen.copy()
+    is_missing[paired_cases(keys, cases).base] = False
+    places = np.flatnonzero(is_missing)
+    first = keys["sample_id"][int(places[0])].as_py() if len(places) else None
+    return LeftOut(int(np.sum(chosen)), len(places), first)
+
+
+def _failed(records: Path, name: str) -> Flags:
+    """The cases whose judgement of a score, or whose system, failed, in one iteration."""
+    lost = lost_values(records, name)
+    return lost["system error"] | lost["judge error"]
+
+
+def _unusable(folder: RunFolder, content: str, expected: str, fix: str) -> DataError:
+    problem = Problem(str(folder.root), "scoring.gates", content, expected, fix)
+    return DataError("a gate's baseline cannot be used", [problem])

@@ -1,0 +1,197 @@
+"""The scores that a comparison is about, and its one line: what got better, what got worse, or why nothing can be said."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from ragpipe.core.text import on_one_line
+from ragpipe.score.normalisation import OVERALL
+
+_ID = 60
+SIDES = ("the base", "the new run")
+OTHER_SHARE = 0.1
+"""By how many of the cases the answers that state nothing differ between the sides where the first line says so."""
+
+
+def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """The scores of `names` that are gated, or weighted and measured, in either run, the overall score first.
+
+    `base` and `candidate` are their `final/metrics.json`. Where there is none, those with a threshold; where none has that, all that
+    are on a scale and not merely diagnostic, else on a scale, each only where it has a value anywhere; else all. An overall score of
+    a single part is that part again: it is none, for each headline score costs the others certainty.
+    """
+    sides = (base, candidate)
+    measured = {name for side in sides for name, score in side["overall"]["scores"].items() if score["n_ok"]}
+    weighted, gated = ({name for side in sides for name in find(side)} for find in (_weighted, _gated))
+    declared = {name: spec for name, spec in candidate["declared"].items() if name in measured}
+    shows_overall = len(candidate["composite_parts"].get(OVERALL.name, {}).get("measured", ())) > 1
+    for candidates in (
+        weighted & measured | gated,
+        {name for name in declared if declared[name]["threshold"] is not None},
+        {name for name in declared if declared[name]["low"] is not None and not declared[name]["diagnostic"]},
+        {name for name in declared if declared[name]["low"] is not None},
+        set(candidate["declared"]),
+    ):
+        headline = [name for name in names if (shows_overall if name == OVERALL.name else name in candidates)]
+        if headline:
+            return sorted(headline, key=lambda name: name != OVERALL.name)
+    return []
+
+
+def shares_of_parts(name: str, *sides: Mapping[str, Any]) -> list[list[int]]:
+    """Of how many of its parts a composite is made on each side (measured, all); empty where it has all of them on every side.
+
+    `sides` are `final/metrics.json` of each.
+    """
+    parts = [side["composite_parts"].get(name) for side in sides]
+    if not any(part and part["absent"] for part in parts):
+        return []
+    return [[len(part["measured"]), len(part["measured"]) + len(part["absent"])] for part in parts if part]
+
+
+def _weighted(metrics: Mapping[str, Any]) -> Iterator[str]:
+    yield from (name for name, weight in metrics["scoring"].get("weights_used", {}).items() if weight > 0)
+
+
+def _gated(metrics: Mapping[str, Any]) -> Iterator[str]:
+    yield from (gate["score"] for gate in metrics["scoring"].get("gates", {}).values() if gate and gate.get("score"))
+
+
+def comparison_verdict(
+    scores: Mapping[str, Mapping[str, Any]],
+    operations: Mapping[str, Mapping[str, Any]],
+    slices: Sequence[Mapping[str, Any]] = (),
+    accepted: Sequence[str] = (),
+) -> dict[str, Any]:
+    """`verdict` of a comparison: the state of the first headline score, and a sentence with the `reasons` that it is made of, each a
+    code and its words.
+
+    First what the sides differ in although they should not (`accepted`), and what leaves cases out; then the verdict, a slice that
+    fell where the score itself is not worse, and what else got worse or better. In `scores` the overall one is first.
+    """
+    headline = {name: score for name, score in scores.items() if score["headline"]}
+    name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
+    if name is None:
+        return verdict_document("inconclusive", [("no_score", "inconclusive: the sides share no score")])
+    score, state = headline[name], headline[name]["state"]
+    fallen = [row for row in slices if row["score"] == name and row["state"] == "worse"] if state != "worse" else []
+    figures = _figures({**score, "n_needed": None} if fallen else score)
+    reasons = []
+    if accepted:
+        verb = "differ" if len(accepted) > 1 else "differs"
+        reasons.append(("other_conditions", f"not by the answers alone: {' and '.join(accepted)} {verb}"))
+    reasons += with_reservations((state, f"{state}: {name} {figures}"), score, OTHER_SHARE)
+    if fallen:
+        reasons.append(("slice_fell", fallen_text(fallen)))
+    rest = {**{other: score for other, score in headline.items() if other != name}, **operations}
+    for direction in ("worse", "better"):
+        changed = [f"{other} {change_text(score)}" for other, score in rest.items() if score["state"] == direction]
+        if changed:
+            also = "also " if direction == state else ""
+            reasons.append((f"also_{direction}", f"{also}{direction}: {', '.join(changed)}"))
+    return verdict_document(state, reasons, score=name)
+
+
+def verdict_document(state: str, reasons: Sequence[tuple[str, str]], **more: Any) -> dict[str, Any]:
+    """A verdict as `verdict.json` has it: `reasons` are codes and words, and the sentence is made of these words."""
+    sentence = "; ".join(text for _, text in reasons)
+    listed = [{"code": code, "text": text} for code, text in reasons]
+    return {"state": state, "score": None, **more, "sentence": sentence, "reasons": listed}
+
+
+def with_reservations(
+    verdict: tuple[str, str], score: Mapping[str, Any], least: float = 0.0, sides: tuple[str, str] = SIDES
+) -> list[tuple[str, str]]:
+    """Code and words of the verdict on a score, after what makes it unusable: too many lost values, a judge that moved, answers that
+    state nothing. `sides` is what the two are called."""
+    lost = lost_texts(score, sides) if score["reason"] == "values_lost" else ()
+    first = [("values_lost", text) for text in lost]
+    first += [("judge_moved", text) for text in equal_texts(score)]
+    first += [("states_nothing", text) for text in silent_texts(score, least, sides)]
+    return [*first, verdict]
+
+
+def fallen_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`worse in category = legal: -0.480 [-0.595, -0.365], n = 20`: of the slices that fell the one that fell most."""
+    lowest = max(rows, key=lambda row: abs(row["difference"]))
+    more = f" and {len(rows) - 1:,} more slices" if len(rows) > 1 else ""
+    return f"worse in {slice_text(lowest)}: {change_text(lowest)}, n = {lowest['n']:,}{more}"
+
+
+def slice_text(row: Mapping[str, Any]) -> str:
+    """`category = policy`."""
+    return f"{on_one_line(row['field'], _ID)} = {on_one_line(row['value'], _ID)}"
+
+
+def lost_texts(score: Mapping[str, Any], sides: tuple[str, str] = SIDES) -> Iterator[str]:
+    """`40 of 100 cases have no value in the new run (system error 40)`, of each side that lost any."""
+    for side, where in zip(("base", "candidate"), sides, strict=True):
+        if causes := score["lost"].get(side):
+            lost, listed = sum(causes.values()), ", ".join(f"{cause} {count:,}" for cause, count in causes.items())
+            yield f"{lost:,} of {lost + score['n']:,} cases {'has' if lost == 1 else 'have'} no value in {where} ({listed})"
+
+
+def equal_texts(score: Mapping[str, Any]) -> Iterator[str]:
+    """`60 of 60 answers are the same on both sides, and the judge gave 48 of them another value`, where that takes the verdict."""
+    if score["reason"] == "judge_moved":
+        same = score["equal_answers"]
+        yield (
+            f"the judge moved: {same['n']:,} of {score['n']:,} answers are the same on both sides, and it gave "
+            f"{same['changed']:,} of them another value"
+        )
+
+
+def silent_texts(score: Mapping[str, Any], least: float = 0.0, sides: tuple[str, str] = SIDES) -> Iterator[str]:
+    """`36 of 60 answers of the new run state nothing (0 of the base); where both state something +0.020 [-0.010, +0.050], n = 24`,
+    where the verdict goes by these or the sides differ by `least` of the cases."""
+    silent = score.get("silent")
+    if not silent or (
+        score["reason"] != "states_nothing" and abs(silent["candidate"] - silent["base"]) < least * score["n"]
+    ):
+        return
+    counts = f"{silent['candidate']:,} of {score['n']:,} answers of {sides[1]} state nothing ({silent['base']:,} of {sides[0]})"
+    rest = (
+        f"where both state something {change_text(silent)}, n = {silent['n']:,}" if silent["n"] else "no case is left"
+    )
+    yield f"{counts}; {rest}"
+
+
+def change_text(score: Mapping[str, Any]) -> str:
+    """`+0.043 [+0.012, +0.074]`; `-` where nothing can be compared."""
+    if score["difference"] is None:
+        return "-"
+    interval = score["interval"]
+    values = [score["difference"], *((interval["low"], interval["high"]) if interval else ())]
+    places = _places(max(map(abs, values)))
+    texts = [f"{value:+,.{places}f}" for value in values]
+    return f"{texts[0]} [{', '.join(texts[1:])}]" if interval else texts[0]
+
+
+def signed_text(value: float) -> str:
+    """`+0.043`, `-12.5`, `+1,204`."""
+    return f"{value:+,.{_places(abs(value))}f}"
+
+
+def _places(size: float) -> int:
+    """Three decimals below 10, one below 1,000, none above."""
+    return 3 if size < 10 else 1 if size < 1000 else 0
+
+
+def _figures(score: Mapping[str, Any]) -> str:
+    if not score["n"]:
+        return "has no case with a value on both sides"
+    text = f"{change_text(score)} over {score['n']:,} cases of {score['questions']:,} questions"
+    if score["state"] == "same":
+        return f"{text}, within {signed_text(score['smallest_effect']).replace('+', '+-')}"
+    if score["state"] != "inconclusive":
+        interval = score["interval"]
+        return f"{text}, by at least {abs_text(min(abs(interval['low']), abs(interval['high'])))}"
+    if score["n_needed"]:
+        return f"{text}; about {score['n_needed']:,} cases would decide"
+    return text
+
+
+def abs_text(value: float) -> str:
+    """A size without its sign."""
+    return signed_text(abs(value)).removeprefix("+")

@@ -1,0 +1,60 @@
+"""The `compare` section: which cases are compared, what may differ, and which effects matter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ragpipe.core.settings import Settings
+
+Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics"]
+"""What two runs must share unless it is accepted."""
+SMALLEST_SHARE, SMALLEST_CHANGE = 0.05, 0.1
+"""The smallest differences that matter: as a share of a score's scale, and without a scale of the base's mean."""
+FALSE_SLICES = 0.05
+"""Largest expected share of false ones among the slices that differ."""
+Effect = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class CompareSettings(Settings):
+    """How two runs, or two methods of a run, are compared.
+
+    `accept` names what may differ. A difference within the smallest effect counts as none: `smallest_effect` by score, in
+    the score's own scale; for all others `SMALLEST_SHARE` of the scale, and where there is none (latency, cost, counts)
+    `SMALLEST_CHANGE` of the base's mean. `level` is that of intervals and verdicts.
+    """
+
+    kind: Literal["runs", "methods"] = Field(
+        default="runs",
+        description="runs: `candidate` against `base`, each a run. methods: the methods of the run `run`.",
+    )
+    base_method: str | None = Field(
+        default=None,
+        description="Method of the base that is compared. null: all; between the methods of a run, the first one.",
+    )
+    candidate_methods: list[str] = Field(
+        default_factory=list,
+        description="Methods that are compared with `base_method`, each on its own. Default: all of them.",
+    )
+    accept: list[Part] = Field(
+        default_factory=list,
+        description="What may differ: data (shared cases alone are compared), judge, embedder, prompts, parser, metrics.",
+    )
+    smallest_effect: dict[str, Effect] = Field(
+        default_factory=dict,
+        description="Smallest difference that matters, by score, in the score's own scale. latency_ms and cost_usd too.",
+    )
+    level: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence level of the intervals and verdicts.")
+    why: bool = Field(
+        default=False, description="Whether the change of each headline score is attributed to the parts that differ."
+    )
+
+    def smallest(self, name: str, low: float | None, high: float | None, means: tuple[float, float]) -> float:
+        """The smallest difference of a score that matters, in its own scale, above 0. `means` are those of base and candidate:
+        without a scale it is a share of the base's, or of the candidate's where that is 0."""
+        if name in self.smallest_effect:
+            return self.smallest_effect[name]
+        if low is not None and high is not None:
+            return SMALLEST_SHARE * (high - low)
+        return SMALLEST_CHANGE * (abs(means[0]) or abs(means[1]) or 1.0)

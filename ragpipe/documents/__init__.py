@@ -1,1 +1,0 @@
-"""Folders of Markdown documents: front matter, headings, sections."""

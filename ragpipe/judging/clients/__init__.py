@@ -1,1 +1,0 @@
-"""One HTTP request to a provider, and what its response means. Clients never retry, wait or count."""

@@ -1,1 +1,0 @@
-"""When a request may be sent, and sent again: rate limit, retries, outages, circuit breaker."""

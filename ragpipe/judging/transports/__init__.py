@@ -1,1 +1,0 @@
-"""How a question gets its reply: live from a provider, or from stored replies alone."""

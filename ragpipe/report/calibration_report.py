@@ -1,0 +1,279 @@
+"""A calibration for people: one verdict per score, the table of its statistics, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ragpipe.calibration.corrected_scores import correction_words
+from ragpipe.calibration.score_calibration import AGREEMENT_PARTS
+from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
+from ragpipe.report.agreement_report import reason_words
+from ragpipe.score.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
+
+_OF_VERDICTS = ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
+_OF_VALUES = ("quadratic_kappa", "spearman", "mae", "difference")
+_HEADS = {
+    "quadratic_kappa": "quadratic kappa",
+    "spearman": "Spearman",
+    "mae": "absolute difference",
+    "auroc": "AUROC",
+    "difference": "judge - people (mean)",
+}
+_STATISTICS = {
+    "agreement": "share of equal verdicts",
+    "kappa": "kappa of the verdicts",
+    "ac1": "Gwet's AC1",
+    "alpha": "Krippendorff's alpha of the verdicts",
+    "sensitivity": "sensitivity: passed by people, passed by the judge",
+    "specificity": "specificity: failed by people, failed by the judge",
+    "balanced_accuracy": "balanced accuracy",
+    "auroc": "AUROC: a passed answer scores higher than a failed one",
+    "quadratic_kappa": "quadratic kappa of the values",
+    "ac2": "Gwet's AC2 of the grades",
+    "alpha_interval": "Krippendorff's alpha of the values",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "kendall": "Kendall (tau-b)",
+    "mae": "mean absolute difference",
+    "difference": "judge - people, mean",
+}
+_REFERENCES = {
+    "single": "one label per case",
+    "majority": "of several labels of a case, what most people say counts",
+    "mean": "the mean of several labels of a case counts",
+}
+_FEWEST_QUESTIONS = 5
+"""Of a slice with figures: what is measured on fewer says nothing."""
+_ID = 60
+
+
+def verdict_line(name: str, score: ScoreCalibration) -> str:
+    """The verdict of one score in a sentence."""
+    if score.reason == "no_threshold":
+        return f"{name}: {_without_verdicts(name, score)}"
+    statistic = score.target.statistic
+    estimate = score.statistics.get(statistic)
+    if estimate is None:
+        return f"{name}: too few labels. {reason_words(score.reason)}"
+    if estimate.value is None:
+        reason = reason_words(score.reason or estimate.reason)
+        return f"{name}: too few labels. no {statistic.replace('_', ' ')} on {estimate.n:,} labels: {reason}"
+    text = f"{statistic.replace('_', ' ')} {estimate_text(estimate)} on {estimate.n:,} labels"
+    target = f"target above {score.target.above:.2f}"
+    if score.state == "passed":
+        return f"{name}: passed. {text}, {target}: all of the interval lies above"
+    if score.state == "failed":
+        return f"{name}: FAILED. {text}, {target}: all of the interval lies below"
+    return f"{name}: too few labels. {text}, {target}: {_missing(score, estimate, score.target.above)}"
+
+
+def _without_verdicts(name: str, score: ScoreCalibration) -> str:
+    """Why no case has a verdict of both, people and the judge."""
+    labels = _counted_labels(score)
+    if not labels:
+        return f"too few labels. none of the {len(score.labels):,} labels is of the random part of the draw"
+    if score.bound_to.threshold is not None:
+        return f"too few labels. of {labels:,} labelled cases none has a verdict of both, people and the judge"
+    fix = f"set scoring.thresholds.{name}=..."
+    if "quadratic_kappa" in score.statistics:
+        fix += ", or ask for calibrate.target.statistic=quadratic_kappa"
+    return f"inconclusive. {labels:,} labels, but no threshold from which a case passes, so there is no kappa: {fix}"
+
+
+def _counted_labels(score: ScoreCalibration) -> int:
+    """The labels that agreement goes by."""
+    return sum(label.part in AGREEMENT_PARTS for label in score.labels)
+
+
+def _missing(score: ScoreCalibration, estimate: CalibrationStatistic, limit: float) -> str:
+    if score.reason is not None:
+        return reason_words(score.reason)
+    if score.labels_needed is not None:
+        more = score.labels_needed - estimate.n
+        return f"about {score.labels_needed:,} labels would show it if it is what it is here, {more:,} more"
+    if estimate.value is not None and estimate.value <= limit:
+        return "it is not above the target here, and more labels would not help unless it is higher than it seems"
+    return "the interval is too wide"
+
+
+def calibration_table(calibration: Calibration) -> tuple[list[str], list[list[str]]]:
+    """The heads and a row per score for the terminal: the statistics of the target first, and none that no score has."""
+    scores = calibration.scores
+    asked = {score.target.statistic for score in scores.values()}
+    with_kappa = any("kappa" in score.statistics for score in scores.values())
+    by_values = "quadratic_kappa" in asked or not with_kappa
+    keys: tuple[str, ...] = (*_OF_VALUES, *_OF_VERDICTS) if by_values else _OF_VERDICTS
+    keys = tuple(key for key in dict.fromkeys(keys) if any(key in score.statistics for score in scores.values()))
+    with_verdicts = any(score.prevalence is not None for score in scores.values())
+    heads = ["score", "labels", *(_HEADS.get(key, key) for key in keys), *(["passed by people"] * with_verdicts)]
+    rows = [
+        [
+            name,
+            str(_counted_labels(score)),
+            *(estimate_text(score.statistics.get(key), signed=key == "difference") for key in keys),
+            *([estimate_text(score.prevalence)] * with_verdicts),
+        ]
+        for name, score in scores.items()
+    ]
+    return heads, rows
+
+
+def replaced_lines(earlier: Calibration, calibration: Calibration) -> Iterator[str]:
+    """The verdicts of an earlier calibration that are not those of the new one, or rest on other labels."""
+    for name, score in earlier.scores.items():
+        new = calibration.scores.get(name)
+        if new is None or new.model_copy(update={"corrected": None}) != score.model_copy(update={"corrected": None}):
+            estimate = score.statistics.get(score.target.statistic)
+            labels = estimate.n if estimate else _counted_labels(score)
+            source = f"draw {score.draw_id}" if score.draw_id else f"the recorded score {score.recorded}"
+            gone = "" if new else ", now without a calibration"
+            state = score.state.replace("_", " ")
+            yield f"replaces: {name} {state} on {labels:,} labels of {source}{gone}"
+
+
+def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
+    """What else a reader should know of one score."""
+    if score.unjudged:
+        yield f"{name}: {score.unjudged:,} labelled cases have no value of the judge and are left out"
+    if ceiling := score.ceiling:
+        key = score.target.statistic
+        if (between := ceiling.statistics.get(key)) is not None:
+            text = f"{key.replace('_', ' ')} {estimate_text(between)}"
+            yield f"{name}: two people among themselves, {ceiling.cases:,} cases: {text}"
+    if length := score.length_baseline:
+        lead = "shorter" if length.shorter_passes else "longer"
+        bounds = length.difference.interval
+        word = "better" if bounds and bounds.low > 0 else "worse" if bounds and bounds.high < 0 else "not surely better"
+        yield (
+            f"{name}: {word} than the length of the answer: AUROC {estimate_text(score.statistics.get('auroc'))}, {lead} answers "
+            f"alone {estimate_text(length.auroc)}, difference {estimate_text(length.difference, signed=True)}"
+        )
+
+
+def width_lines(name: str, score: ScoreCalibration, wanted: float | None, command: str) -> Iterator[str]:
+    """The corrected mean of a score, how wide its interval is, and whether to label more; nothing where no width is `wanted`.
+    `command` adds the cases to the draw."""
+    if wanted is None:
+        return
+    width = score.corrected
+    if width is None:
+        why = "of no draw" if score.draw_id is None else "of a score without a scale"
+        yield f"{name}: no corrected mean: the labels are {why}"
+        return
+    if width.mean is None or width.interval is None or width.width is None:
+        yield f"{name}: no corrected mean of {width.labels} labels: {correction_words(width.reason)}"
+    else:
+        bounds = f"[{width.interval.low:.3g}, {width.interval.high:.3g}]"
+        yield (
+            f"{name}: corrected mean {width.mean:.3g} {bounds} of {width.labels} labels, {width.width:.2g} of the scale wide, "
+            f"wanted {width.wanted:.2g}"
+        )
+    if width.waiting:
+        yield f"{name}: label {width.waiting} drawn cases that have no label yet"
+    if width.more:
+        yield f"{name}: ask for {width.more} more: {command}"
+    elif not width.waiting:
+        is_narrow = width.width is not None and width.width <= width.wanted
+        yield f"{name}: " + ("narrow enough: stop labelling" if is_narrow else "no case is left to label")
+
+
+def estimate_text(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:
+    """`0.82 [0.63, 0.93]`, its value alone without an interval, why there is none, `-` where it does not apply."""
+    if statistic is None:
+        return "-"
+    if statistic.value is None:
+        return reason_words(statistic.reason)
+    text = _number(statistic.value, signed)
+    if statistic.interval is None:
+        return f"{text} ({reason_words(statistic.reason)})" if statistic.reason else text
+    return f"{text} [{_number(statistic.interval.low, signed)}, {_number(statistic.interval.high, signed)}]"
+
+
+def _number(value: float, signed: bool) -> str:
+    """Two places; a zero has no minus."""
+    rounded = round(value, 2) + 0.0
+    return f"{rounded:{'+' if signed else ''}.2f}"
+
+
+def calibration_markdown(calibration: Calibration) -> str:
+    """The page `calibration.md`."""
+    lines = [
+        "# How far the judge agrees with people",
+        "",
+        f"Run {code_span(calibration.run_id)}, judge {code_span(calibration.judge.label)}. Intervals are at the level of the run and go by "
+        "questions.",
+        "",
+        *(f"- {escape_markdown(verdict_line(name, score))}" for name, score in calibration.scores.items()),
+    ]
+    for name, score in calibration.scores.items():
+        lines += ["", f"## {code_span(name)}", "", *_score_lines(name, score)]
+    return "\n".join(lines) + "\n"
+
+
+def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
+    source = (
+        f"the recorded score {code_span(score.recorded)}"
+        if score.recorded
+        else f"draw {code_span(score.draw_id or '')}"
+    )
+    yield f"Labels of {source}; {_REFERENCES[score.reference]}. {_threshold(score)}"
+    yield ""
+    ceiling = score.ceiling.statistics if score.ceiling else {}
+    rows = [
+        [text, str(statistic.n), str(statistic.clusters), estimate_text(statistic), estimate_text(ceiling.get(key))]
+        for key, text in _STATISTICS.items()
+        if (statistic := score.statistics.get(key)) is not None
+    ]
+    yield from markdown_table(["statistic", "cases", "questions", "judge and people", "two people"], rows)
+    yield ""
+    yield from (f"- {escape_markdown(line)}" for line in advice_lines(name, score))
+    if score.prevalence is not None:
+        yield f"- passed by people: {estimate_text(score.prevalence)}; by the judge: {estimate_text(score.judged_prevalence)}"
+    if score.ceiling and score.ceiling.highest_correlation is not None:
+        yield f"- highest correlation that any judge can have with these labels: {score.ceiling.highest_correlation:.2f}"
+    yield from _confusion(score)
+    yield from _slices(score)
+
+
+def _threshold(score: ScoreCalibration) -> str:
+    threshold = score.bound_to.threshold
+    return (
+        "The judge gives no verdicts: there is no threshold."
+        if threshold is None
+        else f"A case passes from {threshold:g}."
+    )
+
+
+def _confusion(score: ScoreCalibration) -> Iterator[str]:
+    if table := score.confusion:
+        heads = ["people", *(f"judge: {escape_markdown(name, _ID)}" for name in table.classes)]
+        rows = [
+            [escape_markdown(name, _ID), *map(str, counts)]
+            for name, counts in zip(table.classes, table.counts, strict=True)
+        ]
+        yield from ("", *markdown_table(heads, rows))
+
+
+def _slices(score: ScoreCalibration) -> Iterator[str]:
+    """The table of the slices; no figure of one with fewer than 5 questions."""
+    if not score.slices:
+        return
+    keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in score.slices)]
+    rows = [
+        [
+            code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
+            str(part.difference.n),
+            str(part.difference.clusters),
+            *(_of_slice(part.statistics.get(key)) for key in keys),
+            _of_slice(part.difference, signed=True),
+        ]
+        for part in score.slices
+    ]
+    heads = ["slice", "cases", "questions", *(_HEADS.get(key, key) for key in keys), _HEADS["difference"]]
+    yield from ("", *markdown_table(heads, rows))
+
+
+def _of_slice(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:
+    if statistic is not None and statistic.clusters < _FEWEST_QUESTIONS:
+        return f"n = {statistic.clusters}: too few"
+    return estimate_text(statistic, signed=signed)

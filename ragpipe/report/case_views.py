@@ -1,0 +1,522 @@
+"""Cases of a run as the HTML page shows them: texts with highlights, scores with reasons, and the questions to the judge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragpipe.core.sample import OUTPUT_KEY, digest_of_texts, distinct_references
+from ragpipe.core.text import MatchableText, Span, quote_pieces
+from ragpipe.store.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run_tables import columns_at, count_rows, run_file_error, schema_of
+from ragpipe.store.table_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
+
+_ITEMS_SHOWN = 60  # items of one list, and rows of one table
+_QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
+_FINDING_KEYS = frozenset({*_QUOTE_KEYS, "claim"})
+MARKS = {
+    "contradicts": "contradicts a claim",
+    "supports": "supports a claim",
+    "quoted": "quoted by a judge",
+    "contradicted": "a contradicted claim",
+    "unsupported": "a claim without support",
+}
+"""What is marked in contexts (the first three) and answers, each with its meaning; where marks overlap the first one counts."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A quote of a judge, and in words where it occurs."""
+
+    quote: str
+    place: str
+
+    def __str__(self) -> str:
+        return f'"{self.quote}": {self.place}'
+
+
+@dataclass(frozen=True)
+class ContradictedClaim:
+    """A claim of which the judge says that the contexts contradict it, with the passages that it quotes for that."""
+
+    claim: str
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class DetailBlock:
+    """One part of the details: a table (`heads` and `rows`), or a list of `items`. `more` is how many are left out."""
+
+    name: str
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+    items: tuple[str, ...] = ()
+    more: int = 0
+
+
+def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
+    """A table per list of objects, a list per other list, and last one table of all single values. Empty values are left
+    out."""
+    blocks, single = [], []
+    for name, value in details.items():
+        if isinstance(value, list):
+            blocks += _list_blocks(name, value)
+        elif value is not None and value != {}:
+            single.append((name, value if isinstance(value, bool) else _text(value)))
+    return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
+
+
+def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
+    if not values:
+        return []
+    if all(isinstance(value, dict) for value in values):
+        return [_table(name, values)]
+    items = tuple(map(_text, values[:_ITEMS_SHOWN]))
+    return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
+
+
+def may_have_findings(details: Mapping[str, Any]) -> bool:
+    """Whether there can be quotes or claims in these details. Most scores keep single numbers only, and a page has millions."""
+    return any(isinstance(value, dict | list) for value in details.values()) or not _FINDING_KEYS.isdisjoint(details)
+
+
+def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
+    """The quotes behind the verdicts of some scores, each with what its passage does: `contradicts`, `supports`, or `quoted`
+    for neither and for a judge that does not tell. They are in the order of `MARKS`."""
+    quotes: list[tuple[str, str]] = []
+    for item in (item for values in details for item in _objects(values)):
+        texts = [passage.quote for passage in passages_of(item.get("evidence"))]
+        if "places" not in item:  # else it is a quote of the object around it
+            texts += [text for key in _QUOTE_KEYS for text in _texts_under(item, key)]
+        quotes += [(text, passage_mark(item)) for text in texts]
+    return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
+
+
+def unsupported_claims(*details: Any) -> list[tuple[str, str]]:
+    """The claims that nothing supports, by some scores, each with its mark: `contradicted` ones first, then `unsupported`."""
+    claims = {claim.claim: "contradicted" for values in details for claim in contradicted_claims(values)}
+    for item in (item for values in details for item in _objects(values)):
+        texts = [item.get("claim")] if item.get("supported") is False else []
+        listed = item.get("unsupported_claims")
+        for text in texts + (listed if isinstance(listed, list) else []):
+            if isinstance(text, str):
+                claims.setdefault(text, "unsupported")
+    return list(claims.items())
+
+
+def contradicted_claims(details: Any) -> Iterator[ContradictedClaim]:
+    """The claims that the contexts contradict, in order; none from a judge that does not tell them from the others."""
+    for item in _objects(details):
+        if item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str):
+            yield ContradictedClaim(item["claim"], tuple(passages_of(item.get("evidence"))))
+
+
+def passages_of(evidence: Any) -> list[Passage]:
+    """The quotes of a claim that were looked up in the contexts; none of any other value."""
+    quotes = [item for item in evidence if isinstance(item, dict)] if isinstance(evidence, list) else []
+    return [
+        Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)
+    ]
+
+
+def place_words(places: Any) -> str:
+    """Where a quote occurs: `context 2 (chunk c7), characters 10 to 45 and 60 to 72`, or `no context word for word`."""
+    stretches: dict[str, list[str]] = {}
+    for place in places if isinstance(places, list) else ():
+        if isinstance(place, dict):
+            name = f"context {place.get('rank')} (chunk {place.get('chunk')})"
+            stretches.setdefault(name, []).append(f"{place.get('start')} to {place.get('end')}")
+    contexts = (f"{name}, characters {' and '.join(parts)}" for name, parts in stretches.items())
+    return "; ".join(contexts) or "no context word for word"
+
+
+def passage_mark(item: Mapping[str, Any]) -> str:
+    """What the passages of a finding do: `contradicts`, `supports`, or `quoted` where the judge says neither."""
+    if item.get("verdict") == "contradicted":
+        return "contradicts"
+    return "supports" if item.get("supported") is True else "quoted"
+
+
+def _texts_under(item: Mapping[str, Any], key: str) -> list[str]:
+    value = item.get(key)
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text.strip()]
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object in the details down to five levels, outer ones first."""
+    level: list[Any] = [value]
+    for _ in range(5):
+        yield from (item for item in level if isinstance(item, dict))
+        parts = (item.values() if isinstance(item, dict) else item if isinstance(item, list) else () for item in level)
+        level = [child for part in parts for child in part if isinstance(child, dict | list)]
+        if not level:
+            return
+
+
+def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
+    heads = tuple(dict.fromkeys(key for item in items for key in item))
+    rows = tuple(
+        tuple(v if isinstance(v := item.get(head), bool) else _text(v) for head in heads)
+        for item in items[:_ITEMS_SHOWN]
+    )
+    return DetailBlock(name, heads, rows, more=max(0, len(items) - _ITEMS_SHOWN))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if passages := passages_of(value):
+        return "\n".join(map(str, passages))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """A piece of a text. `mark` is None for what is not highlighted, else the kind of the quote."""
+
+    text: str
+    mark: str | None = None
+
+
+class Quotes:
+    """Quotes that are looked for in many texts: their pieces (`text_match.quote_pieces`), made once, each with a kind."""
+
+    def __init__(self, quotes: Iterable[tuple[str, str]]):
+        self.kinds: dict[tuple[str, ...], str] = {}
+        for quote, kind in quotes:  # a quote that is there already would cover nothing that is not covered
+            self.kinds.setdefault(tuple(quote_pieces(quote)), kind)
+
+
+def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextPart]:
+    """The first `limit` characters of a text in pieces; those that a quote covers carry its kind.
+
+    Where two quotes overlap, the earlier one wins. Quotes are looked for in the whole text, in the way in which metrics
+    look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
+    """
+    length = len(text) if limit is None else min(limit, len(text))
+    if not quotes.kinds:
+        return [TextPart(text[:length])] if length else []
+    covers = _covers(text, quotes)
+    kinds = ["", *dict.fromkeys(kind for kind, _ in covers)]
+    covered = np.zeros(length, np.int64)
+    for kind, (start, end) in reversed(covers):  # the earlier ones last, over the later ones
+        covered[start:end] = kinds.index(kind)
+    cuts = [0, *(np.flatnonzero(np.diff(covered)) + 1).tolist(), length] if length else []
+    return [TextPart(text[start:end], kinds[covered[start]] or None) for start, end in pairwise(cuts)]
+
+
+def _covers(text: str, quotes: Quotes) -> list[tuple[str, Span]]:
+    """The stretches of a text that quotes cover, in the order of the quotes."""
+    matchable = MatchableText(text)
+    return [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)]
+
+
+TEXT_MAX = 8000  # characters of one text; the tables have it whole
+QUOTES_MAX = 1000  # quotes of one case that are looked for in its contexts
+BLOCK = 512  # cases in memory at once
+ITEMS_MAX = 50  # contexts, questions to the judge, and contradicted claims of one score, of one case
+
+
+@dataclass(frozen=True)
+class ScoreView:
+    """What is to be read of one score of a case; its value and verdict are in the page's list."""
+
+    name: str
+    reason: str
+    contradicted: list[ContradictedClaim] = field(default_factory=list)
+    blocks: list[DetailBlock] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CaseView:
+    """A case of the page in full. `scores` are those with something to read; `digest` is that of what a person who labels it reads (`answer_digest`);
+    empty where a text is no Unicode."""
+
+    sample_id: str
+    method: str
+    repeat: int
+    question: str
+    answer: list[TextPart] | None
+    error: str | None
+    labels: list[tuple[str, str]]
+    references: list[str]
+    history: list[Mapping[str, str]]
+    contexts: list[Mapping[str, Any]]
+    scores: list[ScoreView]
+    calls: list[Mapping[str, Any]]
+    modes: list[str]
+    diagnosis: list[str]
+    left_out: list[str]
+    digest: str
+
+    @property
+    def marks(self) -> list[str]:
+        """The kinds of marks in its answer and its contexts."""
+        texts = [self.answer or [], *(context["text"] for context in self.contexts)]
+        kinds = {part.mark for text in texts for part in text}
+        return [mark for mark in MARKS if mark in kinds]
+
+
+def case_views(
+    run: RunFolder,
+    iteration: IterationFolder,
+    names: Sequence[str],
+    with_prompts: Callable[[int], bool] = lambda place: True,
+    places: NDArray[np.int64] | None = None,
+) -> Iterator[CaseView]:
+    """Cases of an iteration in the order of `records.parquet`, `BLOCK` of them in memory at once. Raises DataError.
+
+    Args:
+        run: the run.
+        iteration: the iteration.
+        names: its scores in their order.
+        with_prompts: whether a case, by its number among those that are viewed, has the prompts and replies of its questions to
+            the judge, and not only what was asked.
+        places: the places of the cases in the table, rising; None for all.
+    """
+    known = schema_of(iteration.records).names
+    columns = [*_RECORD, *(f"{name}.{part}" for name in names for part in ("reason", "status", "passed"))]
+    total = count_rows(iteration.records)
+    places = np.arange(total) if places is None else places
+    among = None if len(places) == total else _cases_at(iteration, places)
+    records = rows_in_order(iteration.records, [name for name in columns if name in known], places)
+    outputs = rows_in_order(run.outputs, ("sample_row", "chunks"), places)
+    number = 0
+    with (
+        PlacedRows(run.samples) as samples,
+        CaseOrderedRows(iteration.scores, ("score_name", "details"), among=among) as score_rows,
+        CaseOrderedRows(iteration.judge_inputs, _CALL, _CALL_CONTENT, among=among) as call_rows,
+    ):
+        while block := list(islice(records, BLOCK)):
+            cases = [tuple(record[name] for name in OUTPUT_KEY) for record in block]
+            asked = {case for viewed, case in enumerate(cases, number) if with_prompts(viewed)}
+            scores, calls = score_rows.take(cases), call_rows.take(cases, asked)
+            for record, case in zip(block, cases, strict=True):
+                output = next(outputs, None)
+                if output is None:
+                    raise run_file_error(run.outputs, f"no row {places[number]}", "a row for each of records.parquet")
+                sample = samples.get(output["sample_row"]) or {}
+                yield _case_view(_CaseRows(record, output, sample, scores[case], calls[case]), names)
+                number += 1
+        score_rows.check_end()
+        call_rows.check_end()
+
+
+def _cases_at(iteration: IterationFolder, places: NDArray[np.int64]) -> frozenset[OutputKey]:
+    keys = columns_at(iteration.records, places, OUTPUT_KEY)
+    return frozenset(zip(*(keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+
+
+@dataclass(frozen=True)
+class _CaseRows:
+    """The rows of one case in every table of the run."""
+
+    record: Mapping[str, Any]
+    output: Mapping[str, Any]
+    sample: Mapping[str, Any]
+    scores: Sequence[Mapping[str, Any]]
+    calls: Sequence[Mapping[str, Any]]
+
+
+def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
+    record, sample = rows.record, rows.sample
+    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
+    findings = [values for values in details.values() if may_have_findings(values)]
+    quotes = Quotes(evidence_quotes(*findings)[:QUOTES_MAX])
+    claims = Quotes(unsupported_claims(*findings)[:QUOTES_MAX])
+    chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
+    return CaseView(
+        sample_id=record["sample_id"],
+        method=record["method"],
+        repeat=record["repeat"],
+        question=shorten_for_page(record["question"] or ""),
+        answer=None if record["answer"] is None else _highlighted(record["answer"], claims),
+        error=record["system_error"],
+        labels=list(_labels(record, sample)),
+        references=[shorten_for_page(text) for text in distinct_references(sample.get("references") or ())],
+        history=[
+            {key: shorten_for_page(str(turn.get(key, ""))) for key in ("role", "text")}
+            for turn in history
+            if isinstance(turn, dict)
+        ],
+        contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
+        scores=_score_views(record, details, names),
+        calls=_calls(rows.calls[:ITEMS_MAX]),
+        modes=_texts(record, "failure_modes"),
+        diagnosis=_texts(record, "diagnosis"),
+        left_out=list(_left_out(contexts=len(chunks), questions=len(rows.calls))),
+        digest=_digest(record, history, rows.output["chunks"], chunks),
+    )
+
+
+def _digest(record: Mapping[str, Any], history: Sequence[Any], cell: str | None, chunks: Sequence[Any]) -> str:
+    """As `answer_digest`, from the cells of the tables."""
+    turns = [(str(turn.get("role")), str(turn.get("text"))) for turn in history if isinstance(turn, dict)]
+    texts = [str(chunk.get("text") or "") if isinstance(chunk, dict) else str(chunk) for chunk in chunks]
+    try:
+        return digest_of_texts(record["question"] or "", turns, record["answer"], None if cell is None else texts)
+    except (
+        UnicodeError
+    ):  # half a character in a cell of JSON: no data set of ours holds it, so no label can be about it
+        return ""
+
+
+def _texts(record: Mapping[str, Any], column: str) -> list[str]:
+    """A list column of a record; empty for a null and for a run without the column."""
+    return list(record.get(column) or ())
+
+
+def _left_out(**counts: int) -> Iterator[str]:
+    return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
+
+
+def _score_views(
+    record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+) -> list[ScoreView]:
+    """The scores that have a reason or details: failed ones first, then those that could not be judged."""
+
+    def urgency(name: str) -> int:
+        return 0 if record.get(f"{name}.passed") is False else 1 if record[f"{name}.status"] == "error" else 2
+
+    told = (name for name in names if details.get(name) or record.get(f"{name}.reason"))
+    return [
+        _score_view(name, record.get(f"{name}.reason") or "", details.get(name, {}))
+        for name in sorted((name for name in told if f"{name}.status" in record), key=urgency)
+    ]
+
+
+def _score_view(name: str, reason: str, details: Mapping[str, Any]) -> ScoreView:
+    contradicted = list(islice(contradicted_claims(details), ITEMS_MAX)) if may_have_findings(details) else []
+    return ScoreView(name, shorten_for_page(reason), contradicted, detail_blocks(details))
+
+
+_RECORD = (
+    *OUTPUT_KEY,
+    "question",
+    "answer",
+    "system_error",
+    "failure_modes",
+    "diagnosis",
+    "tags",
+    "flag_reasons",
+    "category",
+    "subcategory",
+    "difficulty",
+    "question_type",
+    "vault",
+    "answerable",
+    "abstained",
+)
+_LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained")
+
+
+def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels of the data set and the system, in a few words each."""
+    for name in _LABELS:
+        if (value := record.get(name)) is not None:
+            yield name, str(value).lower() if isinstance(value, bool) else shorten_for_page(str(value))
+    for name, values in (
+        ("tags", record.get("tags")),
+        ("relevant", _relevant(sample)),
+        ("flags", record.get("flag_reasons")),
+    ):
+        if values:
+            yield name, ", ".join(map(str, values[:ITEMS_MAX]))
+
+
+def _relevant(sample: Mapping[str, Any]) -> list[str]:
+    return [*(sample.get("relevant_docs") or ()), *(sample.get("relevant_chunks") or ())]
+
+
+def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
+    chunk = chunk if isinstance(chunk, dict) else {"text": str(chunk)}
+    places = [str(chunk[key]) for key in ("id", "doc_id", "rel_path") if chunk.get(key)]
+    return {
+        "rank": chunk.get("rank"),
+        "score": chunk.get("score"),
+        "policy": chunk.get("policy"),
+        "id": str(chunk.get("id") or ""),
+        "places": list(dict.fromkeys(places)),
+        "text": _highlighted(str(chunk.get("text") or ""), evidence),
+    }
+
+
+_CALL = (
+    "metric",
+    "step",
+    "turn",
+    "judge",
+    "template",
+    "template_version",
+    "status",
+    "message",
+    "tokens_in",
+    "tokens_out",
+    "output_mode",
+)
+_CALL_CONTENT = ("key", "flags", "messages", "reply")
+
+
+def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The questions to the judge."""
+    views, first_number = list[Mapping[str, Any]](), dict[str, int]()
+    for number, call in enumerate(calls, 1):
+        messages = []
+        for message in parse_json_cell(call.get("messages"), list):
+            if isinstance(message, dict):
+                content = _content(message.get("content"))
+                earlier = first_number.setdefault(content, number)
+                text = shorten_for_page(content) if earlier == number else f"(the same as in question {earlier})"
+                messages.append((str(message.get("role", "")), text))
+        view = {name: call[name] for name in _CALL} | {"computed": call["output_mode"] in ("computed", "local")}
+        if "messages" in call:
+            view |= {"key": call["key"], "flags": list(call["flags"] or ()), "messages": messages}
+            view["reply"] = shorten_for_page(reply_text(call))
+        views.append(view)
+    return views
+
+
+def reply_text(call: Mapping[str, Any]) -> str:
+    """The reply of a row of `judge_inputs` for reading: the text itself, or the length of a vector."""
+    reply = call["reply"] or ""
+    if call["step"] != "embed" or call["template"] is not None or call["status"] != "ok":
+        return str(reply)
+    return f"a vector of {len(reply.rstrip('=')) * 3 // 16:,} numbers; its float32 bytes are in judge_inputs.parquet"
+
+
+def _content(content: Any) -> str:
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def parse_json_cell(text: str | None, kind: type[Any]) -> Any:
+    """A cell of JSON text; an empty `kind` for a null and for what is no such JSON."""
+    try:
+        value = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, kind) else kind()
+
+
+def shorten_for_page(text: str, limit: int = TEXT_MAX) -> str:
+    """The text, at most about `limit` characters of it, with a note of how many are left out."""
+    return text[:limit] + _cut_note(text, limit)
+
+
+def _highlighted(text: str, quotes: Quotes) -> list[TextPart]:
+    """The text as `shorten_for_page` leaves it, with its quotes highlighted."""
+    if not text:
+        return []
+    note = _cut_note(text, TEXT_MAX)
+    return [*highlight(text, quotes, TEXT_MAX), *([TextPart(note)] if note else [])]
+
+
+def _cut_note(text: str, limit: int) -> str:
+    return f" … ({len(text) - limit:,} more characters in the tables)" if len(text) > limit else ""

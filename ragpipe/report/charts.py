@@ -1,0 +1,326 @@
+"""The charts of a page, made here as SVG and HTML (`templates/charts.html.jinja`): no script draws. They print, work without a
+script, and a mark is a link. Colour never stands alone: each mark has its number or its word beside it.
+
+Charts with a row per thing are tables: the figures stand beside the marks, so that a screen reader, a printer or a page without
+a script loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+from ragpipe.report.page_file import page_environment
+
+Floats = NDArray[np.float64]
+
+POINTS_MAX = 2000
+"""More points than this are counted in bins."""
+BINS = 20
+_SIDE = 240  # of the square of a scatter chart, in its own units
+_HEIGHT = 40  # of a histogram
+_TRADE = 300, 170  # width and height of the plane of quality and cost
+
+
+@cache
+def _macros() -> Any:
+    environment = page_environment(Path(__file__).resolve().parent / "templates")
+    environment.filters |= {"breakable": _breakable, "across": _across, "place": _x, "tenths": "{:.1f}".format}
+    environment.filters["band"] = lambda half, limit: (
+        f"{float(_across(half, limit)) - float(_across(-half, limit)):.1f}"
+    )
+    return environment.get_template("charts.html.jinja").make_module()
+
+
+def _across(value: float, limit: float) -> str:
+    """A place on an axis of 200 units with 0 in its middle."""
+    return f"{100 + 100 * max(-1.0, min(1.0, value / limit)):.1f}"
+
+
+def _x(place: float) -> str:
+    return f"{max(0.0, min(100.0, place)):.1f}"
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """One row of a forest chart: texts for its columns, and the place of its difference on the axis.
+
+    `share`, `low` and `high` are in units of the axis, positive is better; None draws nothing. `same_within` is the half width of
+    the band in which a difference is as good as none. `state` is better, worse, same or inconclusive.
+    """
+
+    name: str
+    link: str
+    base: str
+    candidate: str
+    difference: str
+    bounds: str
+    share: float | None
+    low: float | None
+    high: float | None
+    same_within: float | None
+    state: str
+    remark: str
+    wins: int
+    ties: int
+    losses: int
+    few: bool = False
+
+
+def forest(rows: Sequence[ForestRow], heads: tuple[str, str], caption: str) -> Markup:
+    """A table with a row per score: means, the difference with its interval on one axis, and wins, ties and losses.
+
+    `heads` are the names of the two sides. The axis is common to all rows and reaches as far as the widest interval.
+    """
+    limit = axis_limit([v for row in rows for v in (row.share, row.low, row.high) if v is not None])
+    return Markup(_macros().forest(rows, heads, caption, limit))
+
+
+def axis_limit(values: Sequence[float]) -> float:
+    """The round number up to which an axis reaches so that all values are on it: 1, 2 or 5 times a power of ten."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= largest * (1 - 1e-9))
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """A cell of a heat map: its text, what a pointer reads over it, its link, and its shade: 2, 1 better, 0 grey, -1, -2 worse."""
+
+    text: str
+    title: str
+    link: str
+    shade: int
+    few: bool = False
+
+
+def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> Markup:
+    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
+    return Markup(_macros().heat_map(corner, columns, rows))
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may go on in the next line after the underscore next to its middle, and not inside its scale: `groundedness 0-5`."""
+    first, space, scale = name.partition(" ")
+    ends = [place + 1 for place, letter in enumerate(first[:-1]) if letter == "_"]
+    middle = min(ends, key=lambda end: abs(end - len(first) / 2), default=0)
+    broken = escape(first[:middle]) + Markup("<wbr>" if middle else "") + escape(first[middle:])
+    return broken + (
+        Markup('{}<span class="whole">{}</span>').format(space, scale) if "-" in scale else space + escape(scale)
+    )
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is drawn on the axis of a row, in places of 0 to 100 from left to right; None is not drawn.
+
+    `limits` are upright lines: the threshold of a score, the ends of a gate.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    limits: tuple[float, ...] = ()
+    grey: bool = False
+
+
+@dataclass(frozen=True)
+class MeanRow:
+    """A mean with its interval: texts for the columns, and its marks; None for a score without a scale."""
+
+    name: str
+    link: str
+    mean: str
+    bounds: str
+    passed: str
+    remark: str
+    marks: Marks | None
+    few: bool = False
+
+
+def mean_table(rows: Sequence[MeanRow], caption: str) -> Markup:
+    """A row per score: mean, the interval on the axis of the score's own scale, and the share that passed."""
+    return Markup(_macros().means(rows, caption))
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """A share of the cases: `share` of 0 to 1 is drawn; `count` and `percent` are texts. An empty `link` links nothing."""
+
+    name: str
+    link: str
+    count: str
+    percent: str
+    share: float
+    message: str
+    remedy: str
+
+
+def share_table(rows: Sequence[ShareRow], label: str) -> Markup:
+    """A row per share, drawn as a bar of the whole width, with what is wrong and what to try. `label` names the table."""
+    return Markup(_macros().shares(rows, label))
+
+
+@dataclass(frozen=True)
+class LimitRow:
+    """A limit, what was measured, and the state in words; `kind` colours the state: good, bad, warn or empty."""
+
+    name: str
+    link: str
+    remark: str
+    value: str
+    limit: str
+    marks: Marks | None
+    kind: str
+    state: str
+
+
+def limit_table(rows: Sequence[LimitRow], label: str) -> Markup:
+    """A row per gate: value, limit, both on an axis with the interval, and the state. `label` names the table."""
+    return Markup(_macros().limits(rows, label))
+
+
+@dataclass(frozen=True)
+class HistogramBin:
+    """A bar of a histogram: how many cases, what a pointer or a screen reader reads, and the link to the cases."""
+
+    count: int
+    label: str
+    link: str
+
+
+def histogram(bins: Sequence[HistogramBin], name: str, remark: str, ends: tuple[str, str], highest: int) -> Markup:
+    """Bars in a row over an axis from `ends[0]` to `ends[1]`; a bar opens its cases.
+
+    Args:
+        bins: the bars from left to right; an empty one takes its place and draws nothing.
+        name: what is counted, above the bars.
+        remark: how many are counted, beside the name.
+        ends: the ends of the axis as text.
+        highest: the count of a bar of full height, so that histograms side by side have one height axis.
+    """
+    step = 100 / max(len(bins), 1)
+    drawn = [
+        (item, place * step + 0.5, step - 1, max(1.0, _HEIGHT * item.count / max(highest, 1)))
+        for place, item in enumerate(bins)
+        if item.count
+    ]
+    return Markup(_macros().histogram(drawn, name, remark, ends, _HEIGHT))
+
+
+def scatter(
+    across: Floats,
+    up: Floats,
+    bounds: tuple[float, float],
+    heads: tuple[str, str],
+    label: str,
+    bounds_up: tuple[float, float] | None = None,
+) -> Markup:
+    """A point per case; many points, or many on one place, as bins that say their count.
+
+    Args:
+        across: the values from left to right; pairs with a NaN are left out.
+        up: the values upwards, in the same order.
+        bounds: the ends of the axes; values outside are drawn at the edge.
+        heads: the names of the two axes.
+        label: what a screen reader says in place of the chart.
+        bounds_up: the ends of the upright axis where they are others; where both are equal, the diagonal is drawn.
+    """
+    both = np.isfinite(across) & np.isfinite(up)
+    x, y = _places(across[both], bounds), _places(up[both], bounds_up or bounds)
+    has_points = len(x) <= POINTS_MAX and not _crowded(x, y)
+    ends = map(axis_number, (*bounds, *(bounds_up or bounds)))
+    points, bins = (_path(x, y), ()) if has_points else (None, _bins(x, y))
+    return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label, diagonal=not bounds_up))
+
+
+def axis_number(value: float) -> str:
+    """The end of an axis: `0`, `0.25`, `1,500`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def _places(values: Floats, bounds: tuple[float, float]) -> Floats:
+    low, high = bounds
+    places: Floats = np.clip((values - low) / ((high - low) or 1.0), 0, 1)
+    return places
+
+
+def _crowded(x: Floats, y: Floats) -> bool:
+    """Whether points hide each other: on average more than three share a place."""
+    places = np.stack([(x * _SIDE).round(), (y * _SIDE).round()])
+    return bool(3 * np.unique(places, axis=1).shape[1] < len(x))
+
+
+def _path(x: Floats, y: Floats) -> str:
+    """All points as one path of lines without length, whose round ends are the dots."""
+    places = zip((x * _SIDE).round().astype(int).tolist(), ((1 - y) * _SIDE).round().astype(int).tolist(), strict=True)
+    return "".join(f"M{a} {b}h0" for a, b in places)
+
+
+def _bins(x: Floats, y: Floats) -> list[tuple[str, str, str, str, int]]:
+    """`BINS` x `BINS` squares, the more cases the more opaque (square root): place, side, opacity and count."""
+    counts, _, _ = np.histogram2d(x, y, bins=BINS, range=[[0, 1], [0, 1]])
+    step, most = _SIDE / BINS, counts.max()
+    return [
+        (
+            f"{column * step:g}",
+            f"{(BINS - 1 - row) * step:g}",
+            f"{step:g}",
+            f"{math.sqrt(counts[column, row] / most):.2f}",
+            int(counts[column, row]),
+        )
+        for column, row in np.argwhere(counts > 0).tolist()
+    ]
+
+
+@dataclass(frozen=True)
+class TradePoint:
+    """A method in the plane: (value, low, high) across and up, the bounds None where there is no interval; `mark` is its letter."""
+
+    mark: str
+    name: str
+    across: tuple[float, float | None, float | None]
+    up: tuple[float, float | None, float | None]
+
+
+def trade_chart(
+    points: Sequence[TradePoint], limit: float, bounds_up: tuple[float, float], heads: tuple[str, str], label: str
+) -> Markup:
+    """A letter per method with its interval in both directions, so that what is better and what is cheaper is seen at once.
+
+    Args:
+        points: the methods.
+        limit: the right end of the axis across, which begins at 0.
+        bounds_up: the ends of the upright axis.
+        heads: the names of the two axes.
+        label: what a screen reader says in place of the chart.
+    """
+    low, high = bounds_up
+    width, height = _TRADE
+
+    def x(value: float | None) -> str:
+        return "" if value is None else f"{width * max(0.0, min(1.0, value / (limit or 1.0))):.1f}"
+
+    def y(value: float | None) -> str:
+        return (
+            "" if value is None else f"{height * (1 - max(0.0, min(1.0, (value - low) / ((high - low) or 1.0)))):.1f}"
+        )
+
+    marks = [(point, [*map(x, point.across)], [*map(y, point.up)]) for point in points]
+    ends = map(axis_number, (limit, low, high))
+    return Markup(_macros().trade(marks, width, height, *ends, heads, label))
+
+
+def trade_table(rows: Sequence[tuple[str, str, str, str, str]], name: str) -> Markup:
+    """The figures of `trade_chart`: letter, method, the score called `name`, latency, and tokens or money per answer."""
+    return Markup(_macros().trade_table(rows, name))

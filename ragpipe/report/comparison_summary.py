@@ -1,0 +1,383 @@
+"""A comparison in words and tables: what the terminal prints, from the document `comparison.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ragpipe.comparison.headline import lost_texts, silent_texts, slice_text
+from ragpipe.comparison.score_differences import OPERATIONS
+from ragpipe.comparison.settings import SMALLEST_SHARE
+from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
+from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, whole, wins_text
+
+HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
+_TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "verdict"))
+NAMED = 5
+"""Flipped cases and slices that are named."""
+_ID = 60
+_HAIR = 1e-9
+UNDECIDED = {
+    "few_changed": "fewer than 6 questions changed",
+    "too_wide": "too few cases",
+    "several_scores": "not certain among several scores or candidates",
+    "one_sample": "one question only",
+    "no_spread": "all changed alike",
+    "no_pairs": "no shared case",
+    "values_lost": "too many values are missing on one side",
+    "judge_moved": "equal answers were judged otherwise",
+    "states_nothing": "it rests on answers that state nothing",
+}
+"""Why a score is inconclusive, in words."""
+UNUSABLE = ("values_lost", "judge_moved", "states_nothing")
+"""The reasons for which the cases themselves cannot decide, however many there are."""
+
+
+def side_label(side: Mapping[str, Any]) -> str:
+    """`quickstart/b8d9448cf7bb baseline`."""
+    label = f"{side['name']}/{side['run_id']}" + (f" {side['method']}" if side["method"] else "")
+    return on_one_line(label, 2 * _ID)
+
+
+def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
+    """`base X -> new Y: 38 shared cases of 38 questions, 2 only in the base`."""
+    cases, candidate = comparison["cases"], document["candidates"][comparison["candidate"]]
+    text = f"base {side_label(document['base'])} -> new {side_label(candidate)}: "
+    text += f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions"
+    alone = [(cases["only_base"], "only in the base"), (cases["only_candidate"], "only in the new one")]
+    notes = [f"{whole(count)} {where}" for count, where in alone if count]
+    if all(document["base"][key] == candidate[key] for key in ("run_id", "method")):
+        scores = comparison["scores"].values()
+        changed = any(score["changed"] or any(score["lost"].values()) for score in scores)
+        same = f"the same run on both sides (task=runs name={candidate['name']} lists the others)"
+        notes.append("one run, judged twice" if changed else same)
+    return ", ".join([text, *notes])
+
+
+def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row of `HEADS` per score."""
+    return [
+        [
+            name + parts_mark(score),
+            figure_text(score["base_mean"]),
+            figure_text(score["candidate_mean"]),
+            difference_text(score),
+            wins_text(score),
+            score["state"],
+            figure_text(score["detectable"]),
+        ]
+        for name, score in scores.items()
+    ]
+
+
+def parts_mark(score: Mapping[str, Any]) -> str:
+    """` (2 of 8 parts)` of a composite that lacks some; ` (2 of 8 and 3 of 8 parts)` where the sides have different ones."""
+    parts = dict.fromkeys(f"{measured} of {total}" for measured, total in score.get("parts") or ())
+    return f" ({' and '.join(parts)} parts)" if parts else ""
+
+
+def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
+    """The rows of the headline scores, then latency and cost."""
+    headline = {name: score for name, score in comparison["scores"].items() if score["headline"]}
+    return [*difference_rows(headline), *operation_rows(comparison["operations"])]
+
+
+def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
+    """What stands below the table on a terminal: flips and slices, and what the page has too."""
+    for name, score in comparison["scores"].items():
+        if mark := parts_mark(score).strip(" ()"):
+            yield f"{name}: {mark}"
+    yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+    yield from slice_lines(comparison["slices"])
+    yield from _notes(document, comparison)
+
+
+def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
+    """What inconclusive scores need, what differs, what was not compared."""
+    side = document["candidates"][comparison["candidate"]]
+    yield from operation_lines(comparison["operations"], bool(side["method"]))
+    yield from bridge_lines(comparison["scores"])
+    yield from left_out_lines(comparison["scores"])
+    yield from why_lines(comparison["why"])
+    yield from needed_lines({**comparison["scores"], **comparison["operations"]})
+    yield from differs_lines(comparison["differs"])
+    yield from absent_score_lines(comparison)
+    if comparison is document["comparisons"][-1]:
+        yield from together_lines(document)
+
+
+def together_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """With several candidates: how many tests were decided together."""
+    if len(document["comparisons"]) > 1 and (tests := document["comparisons"][0]["decided_together"]) > 1:
+        yield f"{whole(tests)} tests of {whole(len(document['comparisons']))} candidates are decided together (Holm)"
+
+
+def flip_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+    """`flips of overall_score: 9 now pass (dao-01, ...), 2 no longer pass (...)` for each headline score with flips. `side` is the
+    candidate."""
+    for name, flips in comparison["flips"].items():
+        if comparison["scores"][name]["headline"]:
+            passed, failed = (_cases_text(flips[direction], side) for direction in ("to_passed", "to_failed"))
+            yield f"flips of {name}: {passed} now pass, {failed} no longer pass"
+
+
+def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The slices in which a score is better or worse, the largest drops first, and how many more there are."""
+    decided = _decided(slices)
+    for row in decided[:NAMED]:
+        yield f"{row['state']} in {slice_text(row)}: {row['score']} {difference_text(row)}, n = {whole(row['n'])}"
+    if len(decided) > NAMED:
+        yield f"and {whole(len(decided) - NAMED)} more slices that differ"
+
+
+def _decided(slices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The slices in which a score is worse, then those in which one is better, the largest differences first."""
+    decided = [row for row in slices if row["state"] in ("worse", "better")]
+    return sorted(decided, key=lambda row: (row["state"] != "worse", -abs(row["difference"])))
+
+
+def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it.
+
+    A score that is the same on all of these answers is left out: no judge decides it, or both agree.
+    """
+    for name, score in scores.items():
+        if not score["headline"] or "bridge" not in score:
+            continue
+        bridge = score["bridge"]
+        if bridge is None:
+            yield f"{name}: no case has the same answer in both runs, so the judges' own difference is unknown"
+            continue
+        if not bridge["changed"]:
+            continue
+        shift = difference_text({"difference": bridge["shift"], **bridge})
+        yield (
+            f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
+            f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
+        )
+
+
+def left_out_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """For each headline score how many cases have no value on one side, and how many answers state nothing, with the difference
+    without them."""
+    for name, score in scores.items():
+        if score["headline"]:
+            yield from (f"{name}: {text}" for text in (*lost_texts(score), *silent_texts(score)))
+
+
+def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """`overall_score changed by +0.120: answers +0.100, scoring +0.020; together +0.003 beyond each alone`."""
+    for name, sources in why.items():
+        if sources is None:
+            yield f"why {name} changed is unknown: no case has a value in every run"
+            continue
+        parts = [
+            f"{' + '.join(part['parts'])} {figure_text(part['change'], sign=True)}"
+            for part in sources["parts"]
+            if abs(part["change"]) > _HAIR
+        ] or ["nothing that differs changes it"]
+        line = f"{name} changed by {figure_text(sources['total'], sign=True)}: {', '.join(parts)}"
+        if abs(sources["interaction"]) > _HAIR:
+            line += f"; of it {figure_text(sources['interaction'], sign=True)} arises only together"
+        if joined := [" + ".join(part["parts"]) for part in sources["parts"] if len(part["parts"]) > 1]:
+            line += f"; no run tells {', '.join(joined)} apart"
+        yield line
+
+
+def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """For each inconclusive headline score, latency and cost: why, what could have been shown, and how many cases would decide."""
+    undecided = {
+        name: score
+        for name, score in scores.items()
+        if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]
+    }
+    for name, score in undecided.items():
+        unchanged = "" if score["changed"] else "no value changed; "
+        yield f"{name} is inconclusive: {unchanged}{undecided_text(score)}"
+
+
+def undecided_text(score: Mapping[str, Any]) -> str:
+    """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`, `fewer than 6 questions changed; about 59
+    cases would decide`. Of latency and cost the smallest
+    difference is a share of the base's mean; where one case decides that mean, no number of cases is named."""
+    reason = UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
+    typical = score.get("typical")
+    if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
+        return "one case decides the mean, so its interval is wide; compare the medians"
+    text = reason
+    if score["reason"] in UNUSABLE:
+        return text
+    if score["reason"] == "few_changed":
+        return f"{text}; about {whole(score['n_needed'])} cases would decide" if score["n_needed"] else text
+    if score["detectable"]:
+        text += f": {whole(score['n'])} could show a difference of {figure_text(score['detectable'])}"
+    if score["n_needed"]:
+        share = (
+            f" ({score['smallest_effect'] / score['base_mean']:.0%} of the base)"
+            if typical and score["base_mean"]
+            else ""
+        )
+        text += f"; one of {figure_text(score['smallest_effect'])}{share} takes about {whole(score['n_needed'])}"
+    return text
+
+
+def differs_lines(differs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the runs differ in although it was accepted, and other scorings; the systems' own settings in one line."""
+    for row in differs:
+        if row["part"] not in ("answers", "scoring"):
+            yield f"differs (accepted): {row['part']}: {row['key']}: {row['base']} -> {row['candidate']}"
+    for part, text in (("answers", "the systems differ"), ("scoring", "the scoring differs")):
+        keys = [f"{row['key']}: {row['base']} -> {row['candidate']}" for row in differs if row["part"] == part]
+        if keys:
+            more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+            note = "; composites and verdicts are each run's own" if part == "scoring" else ""
+            yield f"{text}: {', '.join(keys[:NAMED])}{more}{note}"
+
+
+def absent_score_lines(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Scores that were not compared, and why."""
+    for key, text in (
+        ("only_base_scores", "scores of the base only"),
+        ("only_candidate_scores", "scores of the new one only"),
+        ("other_scale", "scores on another scale or in another direction"),
+    ):
+        if comparison[key]:
+            yield f"{text}: {', '.join(on_one_line(name, _ID) for name in comparison[key])}"
+
+
+def _cases_text(keys: Sequence[Sequence[Any]], side: Mapping[str, Any]) -> str:
+    if not keys:
+        return "none"
+    more = ", ..." if len(keys) > NAMED else ""
+    names = ", ".join(case_text(key, bool(side["method"])) for key in keys[:NAMED])
+    return f"{whole(len(keys))} ({names}{more})"
+
+
+_DROPS = {
+    "could show": 4,
+    "w/t/l": 3,
+    "new": 2,
+    "base": 1,
+}  # columns that a narrow screen leaves out, the largest first
+
+
+def headline_table(comparison: Mapping[str, Any]) -> Table:
+    """A row per headline score, then medians and means of latency and cost."""
+    columns = (TableColumn(head, is_text=place in _TEXTS, drop=_DROPS.get(head, 0)) for place, head in enumerate(HEADS))
+    rows = (TableRow((Verbatim(name.partition(" (")[0]), *figures)) for name, *figures in headline_rows(comparison))
+    return Table(tuple(columns), tuple(rows))
+
+
+def operation_rows(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    """For each quantity a row of the medians, with the ratio of the middle case, and one of the means; the columns are those of
+    `comparison_summary.HEADS`."""
+    for name, score in operations.items():
+        typical = score["typical"]
+        ratio = "" if typical["median_ratio"] is None else f"x{typical['median_ratio']:.2f}"
+        medians = [figure_text(typical["base_median"]), figure_text(typical["candidate_median"])]
+        yield [f"{name} median", *medians, ratio, wins_text(score), "", ""]
+        means = [figure_text(score["base_mean"]), figure_text(score["candidate_mean"]), difference_text(score)]
+        yield [f"{name} mean", *means, "", score["state"], figure_text(score["detectable"])]
+
+
+def operation_lines(operations: Mapping[str, Mapping[str, Any]], has_one_method: bool) -> Iterator[str]:
+    """`latency_ms: more in 38 of 40 cases, 1.35 times the base in the middle case; the mean fell through one case, dao-07: 30,246
+    -> 691`, for each quantity that changed. `has_one_method` says that a case is named by its sample alone."""
+    for name, score in operations.items():
+        if not score["changed"]:
+            continue
+        ratio = score["typical"]["median_ratio"]
+        parts = [
+            f"more in {whole(score['losses'])} and less in {whole(score['wins'])} of {plural(score['n'], 'case')}",
+            *([f"{ratio:.2f} times the base in the middle case"] if ratio is not None else []),
+        ]
+        line = f"{name}: {', '.join(parts)}"
+        if dominant := score["typical"]["dominant"]:
+            line += f"; {_dominant_words(dominant, score, has_one_method)}"
+        yield line
+
+
+def _dominant_words(dominant: Mapping[str, Any], score: Mapping[str, Any], has_one_method: bool) -> str:
+    ends = f"{case_text(dominant['case'], has_one_method)}: {figure_text(dominant['base'])} -> "
+    ends += figure_text(dominant["candidate"])
+    difference, without = score["difference"], dominant["without"]
+    if difference * without < 0:
+        verb = "lower" if difference < 0 else "higher"
+        return f"the mean is {verb} because of one case, {ends}; without it {figure_text(without, sign=True)}"
+    return f"more than half of all change is one case, {ends}; without it the mean differs by {figure_text(without, sign=True)}"
+
+
+_LISTED = 20  # flipped cases and slices of a comparison
+
+
+def summary_markdown(document: Mapping[str, Any]) -> str:
+    """The page: for each candidate the verdict, the headline scores, flips, slices, all scores, and what differs."""
+    lines = [f"# Compared with {escape_markdown(side_label(document['base']))}"]
+    for comparison in document["comparisons"]:
+        lines += ["", *_candidate(document, comparison)]
+    settings = document["settings"]
+    lines += [
+        "",
+        f"Intervals are {settings['level']:.0%}, by question; *w/t/l* counts cases in which the new one is better, equal, worse. "
+        "*could show* is the true difference that these cases find in 8 of 10 samples. "
+        f"*same*: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
+    cases = comparison["cases"]
+    yield f"## {escape_markdown(side_label(document['candidates'][comparison['candidate']]))}"
+    yield from ("", f"**{escape_markdown(comparison['verdict']['sentence'], 2000)}**", "")
+    yield (
+        f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions; only in the base "
+        f"{whole(cases['only_base'])}, only in the new one {whole(cases['only_candidate'])}."
+    )
+    yield ""
+    yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)], left=_TEXTS)
+    side = document["candidates"][comparison["candidate"]]
+    notes = [*_notes(document, comparison)]
+    if notes:
+        yield from ("", *(f"- {escape_markdown(line, 2000)}" for line in notes))
+    yield from _flips(comparison, side)
+    yield from _slices(comparison)
+    rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
+    if rest:
+        yield from ("", "<details><summary>other scores</summary>", "")
+        yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in difference_rows(rest)], left=_TEXTS)
+        yield from ("", "Each on its own: no correction for their number.", "", "</details>")
+
+
+def _flips(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+    flips = {name: keys for name, keys in comparison["flips"].items() if comparison["scores"][name]["headline"]}
+    if not flips:
+        return
+    yield from ("", "### Flips", "")
+    for name, directions in flips.items():
+        for direction, text in (("to_failed", "no longer pass"), ("to_passed", "now pass")):
+            if keys := directions[direction]:
+                more = f" and {whole(len(keys) - _LISTED)} more" if len(keys) > _LISTED else ""
+                cases = ", ".join(code_span(case_text(key, bool(side["method"]))) for key in keys[:_LISTED])
+                yield f"- {code_span(name)}: {whole(len(keys))} {text}: {cases}{more}"
+
+
+def _slices(comparison: Mapping[str, Any]) -> Iterator[str]:
+    decided = _decided(comparison["slices"])
+    if not decided:
+        return
+    yield from ("", "### Slices that differ", "")
+    rows = [
+        [
+            code_span(slice_text(row)),
+            code_span(row["score"]),
+            whole(row["n"]),
+            difference_text(row),
+            figure_text(row["q_value"]),
+            row["state"],
+        ]
+        for row in decided[:_LISTED]
+    ]
+    yield from markdown_table(["slice", "score", "n", "difference", "q", "verdict"], rows, left=(0, 1, 5))
+    if len(decided) > _LISTED:
+        yield from ("", f"and {whole(len(decided) - _LISTED)} more")

@@ -1,0 +1,494 @@
+"""The console of a process: results, warnings, errors and progress, on streams that never end a run. Colour only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from ragpipe.core.text import on_one_line, printable
+from ragpipe.report.styled_text import (
+    GAP,
+    STYLES,
+    Bad,
+    Caution,
+    Head,
+    Line,
+    Screen,
+    columns_of,
+    folded_cells,
+    money,
+    plural,
+    table_lines,
+    whole,
+)
+from ragpipe.store.progress import ProgressState
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_HEAD_MAX = 60  # characters of a column's head
+
+
+class Console:
+    """Where a task prints. `out` takes results, `err` warnings, errors and progress; by default the process's own streams.
+    Both may be closed. Whatever is printed is text, never markup.
+
+    Attributes:
+        folder: The run folder that a task works in, for callers that read the results; None before there is one.
+        shows_results: Whether results are printed.
+        resume: The words that the command needs so that starting it again can change an incomplete result; None where
+            no start can.
+    """
+
+    def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None):
+        self._out = SafeStream(out if out is not None else sys.stdout)
+        self._err = SafeStream(err if err is not None else sys.stderr)
+        self._progress: Progress | None = None
+        self._warned: set[str] = set()
+        self.shows_results = True
+        self.folder: Path | None = None
+        self.resume: tuple[str, ...] | None = ()
+
+    def say(self, text: str = "") -> None:
+        """Print a line of results, or several."""
+        self._write(self._out, printable(text) + "\n")
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Print lines of results; their pieces have colours where the terminal has them."""
+        for line in lines:
+            self._write_line(self._out, line)
+
+    def warn(self, text: str) -> None:
+        """Print a warning, once. One that an earlier warning says with more words (`text: more`) is not repeated."""
+        if not self.has_warned(text):
+            self.note_warned(text)
+            self._write_line(self._err, (Caution("warning:"), f" {text}"))
+
+    def has_warned(self, text: str) -> bool:
+        """Whether this warning, or one with more words, was printed."""
+        return any(earlier == text or earlier.startswith(f"{text}: ") for earlier in self._warned)
+
+    def note_warned(self, text: str) -> None:
+        """Print this warning no more: another line says it."""
+        self._warned.add(text)
+
+    def warn_lines(self, lines: Iterable[Line]) -> None:
+        """Print the lines of a warning as they are."""
+        for line in lines:
+            self._write_line(self._err, line)
+
+    def error(self, text: str) -> None:
+        """Print an error."""
+        self._write_line(self._err, (Bad("error:"), f" {text}"))
+
+    def progress(
+        self,
+        source: Callable[[], ProgressState],
+        *,
+        label: str = "judging",
+        noun: str = "cases",
+        keep: Callable[[ProgressState], None] = lambda _: None,
+    ) -> Progress:
+        """A live display of what `source` reads, to be used as a context manager; one at a time. `keep` is called with every
+        state that was read."""
+        self._progress = Progress(
+            self._err, source, label=label, noun=noun, keep=keep, ends_with_line=self.shows_results
+        )
+        return self._progress
+
+    def table(
+        self, heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "", left: Collection[int] = (0,)
+    ) -> None:
+        """Print a table of texts. Columns in `left` are aligned left, others right; cells that are too wide are broken."""
+        grid = [[on_one_line(head, _HEAD_MAX) for head in heads], *lines]
+        shown = [[type(cell)(self._out.writable(printable(cell))) for cell in row] for row in grid]
+        if title:
+            self.lines([(Head(on_one_line(title)),)])
+        heads, *rows = folded_cells(shown, self.width)
+        self.lines(table_lines([[Head(head) for head in heads], *rows], left))
+
+    def folded(self, heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "", names: int = 1) -> None:
+        """Print a table, or several below each other where its columns do not fit the width; each begins with the first
+        `names` columns, which name a row."""
+        for number, lot in enumerate(column_lots([heads, *lines], self.width, names)):
+            rows = [[line[place] for place in lot] for line in lines]
+            self.table([heads[place] for place in lot], rows, title="" if number else title, left=range(names))
+
+    @property
+    def kept_warnings(self) -> tuple[str, ...] | None:
+        """The warnings that were not printed; None where each was printed at once."""
+        return None
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal (`COLUMNS`, else the terminal's own, else 80)."""
+        import shutil
+
+        return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def screen(self) -> Screen:
+        """The screen that results are shown on."""
+        return Screen(self.width, lambda text: self._out.writable(printable(text)))
+
+    def _write_line(self, stream: SafeStream, line: Line) -> None:
+        """Print the pieces of a line, with their colours on a terminal that has them."""
+        if not _has_colour(stream) or not any(type(piece) in STYLES for piece in line):
+            self._write(stream, printable("".join(line)) + "\n")
+            return
+        from rich.console import Console as Rich
+        from rich.text import Text
+
+        live = self._progress.live if self._progress else None
+        rich = live.console if live else Rich(file=stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
+        parts = ((stream.writable(printable(piece)), STYLES.get(type(piece), "")) for piece in line)
+        rich.print(Text.assemble(*parts), soft_wrap=True)
+        stream.flush()
+
+    def _write(self, stream: SafeStream, text: str) -> None:
+        live = self._progress.live if self._progress else None
+        if live is not None and stream.isatty():
+            from rich.text import Text
+
+            live.console.print(Text(text.removesuffix("\n")), soft_wrap=True)  # above the line that changes
+            return
+        stream.write(text)
+        stream.flush()
+
+
+class JobConsole(Console):
+    """The console of a job of a sweep, which prints one table for all jobs: progress and errors are shown, results are not, and
+    warnings are kept for the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._out = SafeStream(None)
+        self.shows_results = False
+        self._kept: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, once."""
+        if not self.has_warned(text):
+            self.note_warned(text)
+            self._kept.append(text)
+
+    @property
+    def kept_warnings(self) -> tuple[str, ...]:
+        """The warnings of the job, each once."""
+        return tuple(self._kept)
+
+
+def _has_colour(stream: SafeStream) -> bool:
+    """Whether a stream is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+    return stream.can_redraw and not os.environ.get("NO_COLOR")
+
+
+def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> list[list[int]]:
+    """The places of a table's columns in lots that fit `width`; each begins with the first `names`, and none is empty."""
+    widths = [_column_width(column) for column in zip(*table, strict=True)]
+    lots, used = [list(range(names))], sum(widths[:names])
+    for place in range(names, len(widths)):
+        if len(lots[-1]) > names and used + widths[place] > width + GAP:
+            lots.append(list(range(names)))
+            used = sum(widths[:names])
+        lots[-1].append(place)
+        used += widths[place]
+    return lots
+
+
+def _column_width(texts: Sequence[str]) -> int:
+    """Columns of the terminal that these texts take, with the gap around them."""
+    return max(min(columns_of(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + GAP
+
+
+TICK_S = 0.5
+"""Seconds between two looks at the counters: how often the line changes on a terminal."""
+FIRST_PLAIN_S, PLAIN_S = 1.0, 5.0
+"""Seconds before the first plain line, and between two of them."""
+
+
+class Progress:
+    """Shows work while it goes on, as a context manager: on a terminal that can draw it again a line that is drawn at once and twice a second from
+    then on, elsewhere a plain line after one second and then every five. A last line has the totals, however the work ends.
+
+    A thread of its own looks at the counters, so that the line also moves while no case finishes and while a metric blocks
+    the event loop. It ends with the work, and nothing that goes wrong in it touches the work.
+
+    Args:
+        stream: where the line is written.
+        source: reads the counters; called in that thread.
+        label: what is done.
+        noun: what is counted.
+        keep: called with every state that was read, and with the last one.
+        ends_with_line: whether the last line has the totals; without it nothing is left of the display.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        stream: SafeStream,
+        source: Callable[[], ProgressState],
+        *,
+        label: str = "judging",
+        noun: str = "cases",
+        keep: Callable[[ProgressState], None] = lambda _: None,
+        ends_with_line: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._stream, self._source, self._keep, self._clock = stream, source, keep, clock
+        self._label, self._noun, self._ends_with_line = label, noun, ends_with_line
+        self._start = clock()
+        self._next_plain = self._start + FIRST_PLAIN_S
+        self._live: Live | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def live(self) -> Live | None:
+        """The line on the terminal while it changes; None elsewhere."""
+        return self._live
+
+    def tick(self) -> None:
+        """Look at the counters, and show them where that is due."""
+        state = self._source()
+        self._keep(state)
+        if self._live is not None:
+            self._live.update(self._drawing(state), refresh=True)
+        elif self._clock() >= self._next_plain and state.cases.done < state.cases.total:
+            self._next_plain = self._clock() + PLAIN_S
+            self._write(self._line(state))
+
+    def __enter__(self) -> Self:
+        if self._stream.can_redraw:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
+            self._live = Live(
+                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._live.start()
+        self.tick()
+        self._thread = threading.Thread(target=self._run, name="ragpipe progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._live:
+            self._live.stop()
+            self._live = None
+        state = self._source()
+        if self._ends_with_line:
+            self._write(self._line(state, is_ended=True))
+        self._keep(state)
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_S):
+            with suppress(Exception):  # a line that cannot be drawn is no reason to end the work
+                self.tick()
+
+    def _line(self, state: ProgressState, *, is_ended: bool = False, width: int | None = None) -> str:
+        elapsed = self._clock() - self._start
+        return progress_line(state, label=self._label, noun=self._noun, elapsed=elapsed, is_ended=is_ended, width=width)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def _drawing(self, state: ProgressState) -> Any:
+        from rich.text import Text
+
+        assert self._live is not None
+        width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
+        return Text(self._line(state, width=width), no_wrap=True, overflow="crop")
+
+
+_PLAIN = str.maketrans({"±": "+/-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "↓": "(lower)"})
+
+
+class SafeStream:
+    """Wraps `sys.stdout` or `sys.stderr`, which may be None, closed, a broken pipe or ASCII only."""
+
+    def __init__(self, stream: TextIO | None):
+        self._stream = stream
+        self.silent = stream is None
+        self.encoding = _encoding(stream)
+        self.ascii_only = not self.encoding.lower().replace("-", "").startswith("utf")
+
+    def write(self, text: str) -> int:
+        if not self.silent and self._stream is not None:
+            try:
+                self._stream.write(self.writable(text))
+            except (OSError, ValueError):
+                self._fall_silent()
+        return len(text)
+
+    def flush(self) -> None:
+        if not self.silent and self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._fall_silent()
+
+    def isatty(self) -> bool:
+        try:
+            return not self.silent and self._stream is not None and self._stream.isatty()
+        except (OSError, ValueError):
+            return False
+
+    @property
+    def can_redraw(self) -> bool:
+        """Whether it is a terminal that can draw a line again; one with `TERM=dumb` cannot."""
+        terminal = os.environ.get("TERM", "" if os.name == "nt" else "dumb")
+        return self.isatty() and terminal not in ("dumb", "unknown")
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError("no stream")
+        return self._stream.fileno()
+
+    def writable(self, text: str) -> str:
+        """The text as this stream will show it."""
+        if self.ascii_only:
+            text = text.translate(_PLAIN)
+        return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+    def _fall_silent(self) -> None:
+        """Write no more, and give the interpreter's own flush at exit a place to write to."""
+        self.silent = True
+        if self._stream in (sys.__stdout__, sys.__stderr__):
+            with suppress(OSError, ValueError, AttributeError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.fileno())
+                os.close(nowhere)
+
+
+def _encoding(stream: Any) -> str:
+    name = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        "".encode(name)
+    except LookupError:
+        return "ascii"
+    return str(name)
+
+
+_SEPARATOR = " | "
+_KINDS = 3  # of errors, that a line of progress names
+_KIND = 24  # characters of each
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the line."""
+
+    rank: int
+    place: int
+    text: str
+
+
+def progress_line(
+    state: ProgressState,
+    *,
+    label: str,
+    noun: str = "cases",
+    elapsed: float,
+    is_ended: bool = False,
+    width: int | None = None,
+    now: float | None = None,
+) -> str:
+    """`judging 12/40 cases | 1:20 left | $0.12 | waits 12 s (429) | 96 sent, 90 answered | 4 in flight | 1 error`.
+
+    Args:
+        state: what is shown.
+        label: what is done.
+        noun: what `cases` of the state counts.
+        elapsed: seconds since the beginning.
+        is_ended: whether the work is over: the line has its duration in place of the time left.
+        width: columns that the line may take; None for any number. Cases and time left are never dropped.
+        now: the time of `time.time`.
+    """
+    cases = f"{whole(state.cases.done)}/{whole(state.cases.total)}"
+    parts = [part for part in _parts(state, elapsed, is_ended, time.time() if now is None else now) if part.text]
+    for head in (f"{label} {cases} {noun}", f"{label} {cases}", cases):
+        kept = {0: _Part(0, 0, head), 1: parts[0]}
+        if width is None or len(_joined(kept)) <= width:
+            break
+    for part in parts[1:]:
+        longer = kept | {part.rank: part}
+        if part.rank not in kept and (width is None or len(_joined(longer)) <= width):
+            kept = longer
+    return _joined(kept)
+
+
+def _joined(parts: dict[int, _Part]) -> str:
+    return _SEPARATOR.join(part.text for part in sorted(parts.values(), key=lambda part: part.place))
+
+
+def _parts(state: ProgressState, elapsed: float, is_ended: bool, now: float) -> list[_Part]:
+    """All parts behind the cases, the most wanted first."""
+    calls = state.calls
+    waits = "" if is_ended else _waits(state, now)
+    sent = f"{whole(calls.sent)} sent, {whole(calls.answered)} answered" if calls.sent else ""
+    lost = f", {whole(calls.failed)} without a reply" if calls.failed else ""
+    is_shown = calls.sent and not is_ended
+    cost = money(state.usd) + (" of this start" if state.cases.resumed else "")
+    texts = state.texts
+    embedding = f"{plural(texts.embedded, 'text')} computed here" if texts.embedded or texts.waiting else ""
+    return [
+        _Part(1, 1, _time(state, elapsed, is_ended)),
+        _Part(2, 3, waits),
+        _Part(2, 3, waits.partition(" (")[0]),
+        _Part(11 if state.usd is None else 3, 2, cost if calls.answered or state.tokens else ""),
+        _Part(4 if state.errors else 9, 9, _errors(state)),
+        _Part(4 if state.errors else 9, 9, _errors(state).partition(" (")[0]),
+        _Part(5, 4, sent + lost if sent else ""),
+        _Part(5, 4, sent),
+        _Part(6, 5, f"{whole(calls.in_flight)} in flight" if is_shown else ""),
+        _Part(7, 6, f"{state.rate_per_second:,.1f}/s" if calls.answered else ""),
+        _Part(8, 8, embedding + (f", {whole(texts.waiting)} waiting" if texts.waiting and not is_ended else "")),
+        _Part(10, 7, f"{whole(state.tokens)} tokens" if state.tokens else ""),
+    ]
+
+
+def _errors(state: ProgressState) -> str:
+    """`4 errors (refused 3, timeout 1)`, the commonest kind first: of cases, which may have several."""
+    groups = sorted(state.error_groups.items(), key=lambda group: (-group[1], group[0]))
+    kinds = ", ".join(f"{on_one_line(name, _KIND)} {whole(n)}" for name, n in groups[:_KINDS])
+    return plural(state.errors, "error") + (f" ({kinds})" if kinds else "")
+
+
+def _time(state: ProgressState, elapsed: float, is_ended: bool) -> str:
+    is_whole = state.cases.done >= state.cases.total
+    if is_ended or is_whole:
+        return duration(elapsed) if is_whole else f"stopped after {duration(elapsed)}"
+    return "estimating" if state.seconds_left is None else f"{duration(state.seconds_left)} left"
+
+
+def _waits(state: ProgressState, now: float) -> str:
+    """`waits 12 s (429)`; where the next request may go within a second, how many calls wait."""
+    if state.waiting_until is None:
+        return ""
+    seconds = datetime.fromisoformat(state.waiting_until).timestamp() - now
+    words = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(state.calls.waiting)} waiting"
+    return f"{words} ({state.waiting_for})"
+
+
+def duration(seconds: float) -> str:
+    """`1:20`, `2:03:04`."""
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

@@ -1,0 +1,398 @@
+"""What is wrong and what to try: the diagnoses and failure modes of `metrics.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ragpipe.core.errors import TRANSIENT
+from ragpipe.core.text import shorten
+from ragpipe.data.index_manifest import Coverage, IndexCoverage
+from ragpipe.report.case_views import Passage
+from ragpipe.report.charts import ShareRow, share_table
+from ragpipe.report.model import (
+    HTML,
+    MARKDOWN,
+    PAGES,
+    TERMINAL,
+    CaseExcerpt,
+    CaseName,
+    Cell,
+    Chart,
+    ItemList,
+    Note,
+    Prose,
+    RichText,
+    Section,
+    SectionPart,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+    joined,
+    pieces_of,
+)
+from ragpipe.report.page_file import page_address
+from ragpipe.report.report_data import (
+    CaseContradiction,
+    ReportData,
+    counted_per_iteration,
+    iteration_count,
+    method_groups,
+    share_of_cases,
+)
+from ragpipe.report.styled_text import count_with_share, plural, whole
+from ragpipe.store.run_tables import read_json, run_file_error
+
+_BARS, _BARS_ALONE = 4, 6  # failure modes that stand open on the page: with gates below them, and without
+
+
+def diagnosis_section(data: ReportData) -> Section | None:
+    """The diagnoses with advice and examples, and the failure modes by method; None when nothing is wrong."""
+    metrics = data.metrics
+    tables = [*_diagnoses(metrics), *_failure_modes(metrics)]
+    if not tables:
+        return None
+    n_open = _BARS if data.gates["gates"] else _BARS_ALONE
+    per_iteration = (Note(text, shown_in=PAGES) for text in counted_per_iteration(metrics))
+    parts: tuple[SectionPart, ...] = (*_bars(metrics, n_open), *_on_terminal(data), *tables, *per_iteration)
+    return Section("problems", "What is wrong", parts, folded=True)
+
+
+def most_frequent(metrics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The diagnoses of `metrics.json`, the most frequent first, ties in their order of priority."""
+    return sorted(metrics.get("diagnosis") or (), key=lambda diagnosis: -int(diagnosis["n"]))
+
+
+PROBLEMS = 3
+"""Diagnoses that a terminal names."""
+_SHARES = 4  # methods whose shares stand beside each other on a terminal
+
+
+def _on_terminal(data: ReportData) -> Iterator[Table]:
+    """The most frequent diagnoses: share of the cases, by method for a few, one case with its question, and what is wrong."""
+    metrics, diagnoses = data.metrics, most_frequent(data.metrics)
+    if not diagnoses:
+        return
+    groups = metrics["by"].get("method") or {}
+    has_shares = 1 < len(groups) <= _SHARES
+    rows = []
+    for diagnosis in diagnoses[:PROBLEMS]:
+        shares = [share for _, share in _shares_by_method(diagnosis["name"], "diagnosis", metrics)]
+        if not has_shares:
+            shares = [f"{diagnosis['n'] / (metrics['n_cases'] * iteration_count(metrics)):.1%}"]
+        cases = [CaseName.of(case) for case in diagnosis["examples"][:1]]
+        question = next((data.questions.get(case.sample_id, "") for case in cases), "")
+        texts = (Verbatim(question), Verbatim(diagnosis["message"]))
+        rows.append(TableRow((*shares, Verbatim(diagnosis["name"]), *(cases or ("",)), *texts)))
+    columns = (
+        *(TableColumn("") for _ in (groups if has_shares else " ")),
+        TableColumn("", is_text=True),
+        TableColumn("", is_text=True),
+        TableColumn("", is_text=True, fills=True),
+        TableColumn("", is_text=True, fills=True),
+    )
+    named = f" in {', '.join(groups)}" if has_shares else ", share of cases"
+    more = f" ({plural(len(diagnoses) - PROBLEMS, 'more problem')})" if len(diagnoses) > PROBLEMS else ""
+    yield Table(columns, tuple(rows), Verbatim(f"wrong most often{named}{more}:"), key_columns=0, shown_in=TERMINAL)
+
+
+def _bars(metrics: Mapping[str, Any], n_open: int) -> Iterator[Chart]:
+    """The `n_open` most frequent diagnoses as bars with what to try, the others folded; failure modes where there is none."""
+    rows = [
+        _bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)
+    ] or _mode_bars(metrics)
+    label = "what is wrong, by share of the cases"
+    yield Chart("cases, share of all", share_table(rows[:n_open], label), shown_in=HTML)
+    if len(rows) > n_open:
+        yield Chart(f"{len(rows) - n_open} more", share_table(rows[n_open:], f"{label}: the rarer ones"), folded=True)
+
+
+def _mode_bars(metrics: Mapping[str, Any]) -> list[ShareRow]:
+    """A row per failure mode that occurred, the most frequent first."""
+    modes = metrics["overall"].get("failure_modes") or {}
+    by_share = sorted(modes.items(), key=lambda item: -int(item[1]["n"]))
+    return [_bar(name, mode["n"], None, metrics) for name, mode in by_share if mode["n"]]
+
+
+def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> ShareRow:
+    """A row whose link shows the cases with this diagnosis or failure mode."""
+    share = n / max(metrics["n_cases"] * iteration_count(metrics), 1)
+    message, advice, kind = "", "", "failure_modes"
+    if diagnosis is not None:
+        message, advice, kind = diagnosis["message"], next(iter(advice_for(diagnosis, metrics)), ""), "diagnosis"
+    if by_method := ", ".join(f"{method} {share}" for method, share in _shares_by_method(name, kind, metrics)):
+        message = f"{by_method}. {message}"
+    count = whole(round(n / iteration_count(metrics)))
+    return ShareRow(name, page_address(mode=name), count, f"{share:.1%}", share, message, advice)
+
+
+def _shares_by_method(name: str, kind: str, metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """`rerank`, `12.5%`: the share of each of several methods' cases with a diagnosis or failure mode, which may have equal names."""
+    groups = metrics["by"].get("method") or {}
+    for method, group in groups.items() if len(groups) > 1 else ():
+        found = (group.get(kind) or {}).get(name) or {"n": 0}
+        yield method, f"{found['n'] / max(group['n_cases'] * iteration_count(metrics), 1):.1%}"
+
+
+def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table]:
+    columns = (
+        TableColumn("diagnosis", is_text=True),
+        TableColumn("cases"),
+        TableColumn("what is wrong", is_text=True),
+        TableColumn("try", is_text=True),
+        TableColumn("for example", is_text=True),
+    )
+    if rows := tuple(TableRow(_diagnosis_cells(diagnosis, metrics)) for diagnosis in most_frequent(metrics)):
+        yield Table(columns, rows, "Diagnosis", layout="entries", shown_in=PAGES)
+
+
+def _diagnosis_cells(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
+    return (
+        Verbatim(diagnosis["name"]),
+        share_of_cases(diagnosis["n"], metrics),
+        Prose(diagnosis["message"]),
+        ItemList(tuple(map(Prose, advice_for(diagnosis, metrics)))),
+        ItemList(tuple(CaseName.of(case) for case in diagnosis["examples"]), separator=", "),
+    )
+
+
+def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
+    """The most frequent mode first."""
+    overall, groups = metrics["overall"], method_groups(metrics)
+    modes = {
+        name: mode for name, mode in (overall.get("failure_modes") or {}).items() if mode["n"] or mode.get("n_items")
+    }
+    if not modes:
+        return
+    rows = (
+        TableRow(_mode_cells(name, mode, metrics))
+        for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"])
+    )
+    figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
+    by_method = (TableColumn(Verbatim(method)) for method in groups)
+    columns = (TableColumn("failure mode", is_text=True), *map(TableColumn, figures), *by_method)
+    yield Table(columns, tuple(rows), "Failure modes", shown_in=PAGES)
+    yield Note(
+        f"{whole(overall['n_with_failure_mode'])} cases have a failure mode, some have several; "
+        f"{whole(overall['n_failed_without_mode'])} cases miss a threshold but match no failure mode. Items are counted in all "
+        "cases, also in those that passed.",
+        shown_in=PAGES,
+    )
+    if undecided := metrics.get("not_applicable", {}).get("failure_modes"):
+        names = pieces_of(joined(tuple(map(Verbatim, undecided)), ", "))
+        yield Note(("Not applicable, because this run lacks their scores: ", *names, "."), shown_in=PAGES)
+
+
+def _mode_cells(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
+    by_method = (group["failure_modes"].get(name, {}).get("n", 0) for group in method_groups(metrics).values())
+    return (
+        Verbatim(name),
+        whole(mode["n"]),
+        *mode_shares(mode["n"], metrics),
+        whole(mode["n_judged"]),
+        _items(name, mode, metrics),
+        *map(whole, by_method),
+    )
+
+
+def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
+    """`n` cases with a failure mode as a share of all cases, of those with any mode, and of all modes together."""
+    overall = metrics["overall"]
+    cases = metrics["n_cases"] * iteration_count(metrics)
+    of_cases, of_with_mode, of_modes = (
+        f"{n / total:.1%}" if total else "-"
+        for total in (cases, overall["n_with_failure_mode"], overall["n_failure_modes"])
+    )
+    return of_cases, of_with_mode, of_modes
+
+
+def _items(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> Prose:
+    """`23 unsupported claims`: what is counted beside the cases of a failure mode; empty where nothing is."""
+    return Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
+
+
+_PAGE_CLAIMS = 50
+_TEXT_CHARS = 400  # of a claim and of a passage; the details have them whole
+TITLE = "Contradicted claims of the lowest cases"
+
+
+def contradictions_section(data: ReportData) -> Section | None:
+    """The contradicted claims of the lowest cases of the last iteration; None where there is none."""
+    if not data.contradictions:
+        return None
+    heads = ("case", "score", "contradicted claim", "contradicted by")
+    rows = tuple(TableRow(_cells(item)) for item in data.contradictions[:_PAGE_CLAIMS])
+    title, left_out = TITLE, len(data.contradictions) - _PAGE_CLAIMS
+    if iteration_count(data.metrics) > 1:
+        title = f"{TITLE} of iteration {data.contradictions[0].record['iteration']}"
+    table = Table(tuple(TableColumn(head, is_text=True) for head in heads), rows, layout="entries")
+    notes = [Note(f"{left_out} more in the details of scores.parquet.")] if left_out > 0 else []
+    return Section("contradictions", title, (table, *notes), folded=True, shown_in=PAGES)
+
+
+def _cells(item: CaseContradiction) -> tuple[Cell, ...]:
+    passages = tuple(map(_passage, item.claim.passages))
+    return (
+        CaseName.of(item.record),
+        Verbatim(item.score),
+        Verbatim(shorten(item.claim.claim, _TEXT_CHARS)),
+        ItemList(passages) if passages else "no passage",
+    )
+
+
+def _passage(passage: Passage) -> RichText:
+    return (Verbatim(passage.place), ": ", Verbatim(shorten(passage.quote, _TEXT_CHARS)))
+
+
+def lowest_cases_section(data: ReportData) -> Section | None:
+    """Excerpts of the lowest cases of the last iteration; None where no case failed."""
+    if not data.lowest:
+        return None
+    several = iteration_count(data.metrics) > 1
+    title = f"Lowest cases of iteration {data.lowest[0]['iteration']}" if several else "Lowest cases"
+    names = list(data.metrics["overall"]["scores"])
+    excerpts = (
+        CaseExcerpt(
+            CaseName.of(row),
+            tuple(_excerpt_lines(row, names)),
+            (("Question", row["question"] or ""), ("Answer", row["answer"] or "")),
+        )
+        for row in data.lowest
+    )
+    return Section("lowest", title, tuple(excerpts), shown_in=MARKDOWN)
+
+
+def _excerpt_lines(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[RichText]:
+    """The overall score, then each score that failed or could not be judged with its reason."""
+    if row["overall_score"] is not None:
+        yield f"overall_score {row['overall_score']:.2f}"
+    failed_by = row["failed_by"] or ()
+    for name in names:
+        reason = row.get(f"{name}.reason") or ""
+        if row.get(f"{name}.passed") is False and name in failed_by:
+            yield (Verbatim(name), f" {row[name]:g}", *((": ", Verbatim(reason)) if reason else ()))
+        elif row.get(f"{name}.status") == "error":
+            yield (Verbatim(name), " error: ", Verbatim(reason))
+
+
+_EXAMPLES = 5  # documents named in a warning; index.json has all
+_TYPES_SHOWN = 40  # types of documents with their own row
+_FIGURES = ("total", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped")
+_REASONS = {
+    "not_in_manifest": "not in the manifest",
+    "no_chunks": "without chunks",
+    "not_embedded": "no chunk embedded",
+}
+
+
+def read_index(run: Path) -> IndexCoverage | None:
+    """`index.json` of a run folder, None where there is none. Raises DataError for one that is broken."""
+    path = run / "index.json"
+    if not path.is_file():
+        return None
+    try:
+        return IndexCoverage.model_validate(read_json(path))
+    except ValidationError as error:
+        message = str(error.errors(include_url=False, include_context=False)[0]["msg"])
+        raise run_file_error(path, message, "what ragpipe wrote there") from error
+
+
+def index_section(data: ReportData) -> Section | None:
+    """All documents, then those of each type; None without an index manifest. The terminal shows warnings alone."""
+    index = data.index
+    if index is None:
+        return None
+    types = list(index.by_doc_type.items())
+    rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
+    columns = (
+        TableColumn("documents", is_text=True),
+        *map(TableColumn, _FIGURES),
+        TableColumn("reasons", is_text=True),
+    )
+    table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
+    notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
+    warnings = (Note(Verbatim(warning), "warning", TERMINAL, "index") for warning in index_warnings(index))
+    return Section("index", "The index", (table, *notes, *warnings), folded=True)
+
+
+def index_notes(index: IndexCoverage) -> list[str]:
+    """Tokens, versions, and the labelled documents that cannot be retrieved."""
+    notes = []
+    if tokens := index.tokens:
+        low, high = f"least {whole(tokens.min)}", f"most {whole(tokens.max)}"
+        notes.append(
+            f"tokens of {whole(tokens.n)} chunks: {low}, mean {tokens.mean:,.1f}, p95 {tokens.p95:,.1f}, {high}"
+        )
+    kinds = (("chunker", index.chunkers), ("embedding", index.embeddings), ("index version", index.index_versions))
+    notes += [f"{kind}: {', '.join(names)}" for kind, names in kinds if names]
+    return [*notes, *index_warnings(index)]
+
+
+def index_warnings(index: IndexCoverage) -> Iterator[str]:
+    """What no retrieval can fix: gold documents that are not in the index."""
+    if index.gold_missing_count:
+        examples = "; ".join(
+            f"{gold.document} ({_REASONS[gold.why]}; {', '.join(gold.samples[:3])})"
+            for gold in index.gold_missing[:_EXAMPLES]
+        )
+        count = f"{whole(index.gold_missing_count)} of {whole(index.gold_documents)}"
+        yield f"{count} gold documents cannot be retrieved, because they are not in the index: {examples}"
+
+
+def _row(name: str, coverage: Coverage) -> TableRow:
+    reasons = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in coverage.skipped_because.items())
+    return TableRow(
+        (
+            Verbatim(name),
+            whole(coverage.documents),
+            count_with_share(coverage.documents_without_chunks, coverage.documents),
+            count_with_share(coverage.documents_not_embedded, coverage.documents),
+            whole(coverage.chunks_attempted),
+            whole(coverage.chunks_embedded),
+            count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
+            ItemList(reasons, separator=", "),
+        )
+    )
+
+
+MISSING_REPLY = "missing_reply"
+MISSING_REPLY_FIX = (
+    "name this judge (for vectors: this embedder) with transport=live (and not rejudge.mode=stored, but replay), and only they "
+    "are asked for; or take them in from another store with task=store action=import from=FILE. Recorded replies "
+    "(store.recorded) are of their own cases and templates: judge=llm judge.model=... transport=live asks a model of yours"
+)
+_ADVICE = f"Replies are missing: {MISSING_REPLY_FIX}."
+_USELESS = "retry_errors"
+
+
+def transient_errors(metrics: Mapping[str, Any]) -> set[str]:
+    """The kinds of failures in `metrics.json` that another start may fix."""
+    return error_kinds(metrics) & TRANSIENT
+
+
+def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """The advice of a diagnosis of `metrics.json`, for a report.
+
+    Where replies are missing, the advice that fixes this comes first, and advice to repeat failed calls (`retry_errors`)
+    is left out unless something else failed too: a missing reply is not stored as a failure.
+    """
+    advice: list[str] = list(diagnosis["advice"])
+    kinds = error_kinds(metrics)
+    if MISSING_REPLY not in kinds or not any(_USELESS in text for text in advice):
+        return advice
+    others = kinds - {MISSING_REPLY}
+    return [_ADVICE, *(text for text in advice if others or _USELESS not in text)]
+
+
+def error_kinds(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:
+    """Why judgements of the scores `names` (None: of all) failed, by `metrics.json`.
+
+    Scores that failed because a part of them failed are not counted.
+    """
+    scores = metrics["overall"]["scores"]
+    chosen = (score for name, score in scores.items() if names is None or name in names)
+    return {kind for score in chosen for kind in score.get("errors") or ()} - {"part_error"}

@@ -1,0 +1,361 @@
+"""`report.junit.xml`: the gates as test cases, for the CI systems that show such files. It fails exactly where a run is blocked.
+
+The elements are those of Jenkins' schema (https://github.com/jenkinsci/xunit-plugin, junit-10.xsd), which GitLab, GitHub and
+Azure read too. It holds no time: equal results give equal bytes.
+
+A history as OpenMetrics text: a sample per run, score and figure, at the time of the run.
+
+Format: https://prometheus.io/docs/specs/om/open_metrics_spec/. All families are gauges, so that Prometheus' own text format
+reads the samples too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as Xml
+
+import pyarrow as pa
+
+from ragpipe.core.score import warning_texts
+from ragpipe.core.strict_json import InvalidJson, strict_loads
+from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
+from ragpipe.report.comparison_summary import side_label, undecided_text
+from ragpipe.report.styled_text import difference_text, whole
+from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
+from ragpipe.store.run_folder import IterationFolder, RunFolder, make_folder
+from ragpipe.store.run_tables import batches, is_json, schema_of
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
+
+
+def junit_xml(
+    metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str, verdict: str = ""
+) -> str:
+    """The file for the run called `name`: `metrics` are its iterations' metrics.json, `gates` its gates.json, `verdict` the sentence
+    of its verdict.json.
+
+    A critical gate that did not pass is a failure whose type is the verdict (`failed`, `no_evidence`, ...); a quality gate
+    that did not, or an inconclusive one that only warns, is passed, with the warning in its output; one that is diagnostic
+    or not applicable is skipped, because it decides nothing. A run without gates has one test case per iteration: whether
+    every case was measured.
+    """
+    declared = gates["gates"] if gates else ()
+    cases = [_gate(gate) for gate in declared] or [_iteration(iteration) for iteration in metrics]
+    return junit_document([(name, [("verdict", verdict), *_facts(metrics)], cases)])
+
+
+def junit_document(suites: Sequence[tuple[str, Sequence[tuple[str, str]], Sequence[Xml.Element]]]) -> str:
+    """A file of test suites, each with its name, its properties and its test cases."""
+    root = Xml.Element("testsuites", {"name": "ragpipe"})
+    totals = dict.fromkeys(("tests", "failures", "errors", "time"), 0)
+    for name, facts, cases in suites:
+        counts = {"tests": len(cases), "failures": _count(cases, "failure"), "skipped": _count(cases, "skipped")}
+        attributes = {**counts, "errors": 0, "time": 0}
+        totals = {key: total + attributes[key] for key, total in totals.items()}
+        suite = Xml.SubElement(root, "testsuite", {"name": xml_text(name), **_texts(attributes)})
+        properties = Xml.SubElement(suite, "properties")
+        for key, value in facts:
+            Xml.SubElement(properties, "property", {"name": key, "value": xml_text(value)})
+        suite.extend(cases)
+    root.attrib.update(_texts(totals))
+    Xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _gate(gate: Mapping[str, Any]) -> Xml.Element:
+    outcome, sentence = gate["outcome"], xml_text(str(gate["sentence"]))
+    case = junit_case(f"gates.{gate['tier']}", str(gate["name"]))
+    if outcome == "blocked":
+        Xml.SubElement(case, "failure", {"type": xml_text(gate["verdict"]), "message": sentence}).text = sentence
+    elif gate["tier"] == "diagnostic" or gate["verdict"] == "not_applicable":
+        Xml.SubElement(case, "skipped", {"message": sentence})
+    else:
+        Xml.SubElement(case, "system-out").text = f"warning: {sentence}" if outcome == "warned" else sentence
+    return case
+
+
+def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
+    case = junit_case("run", f"iteration {metrics['iteration']} complete")
+    missing = {n: s["n_missing"] for n, s in metrics["overall"]["scores"].items() if "n_missing" in s}
+    if missing:
+        text = xml_text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
+        Xml.SubElement(case, "failure", {"type": "incomplete", "message": text}).text = text
+    if texts := warning_texts(metrics):
+        Xml.SubElement(case, "system-out").text = xml_text("\n".join(f"warning: {text}" for text in texts))
+    return case
+
+
+def junit_case(group: str, name: str) -> Xml.Element:
+    """An empty test case, which has passed."""
+    return Xml.Element("testcase", {"classname": xml_text(group), "name": xml_text(name), "time": "0"})
+
+
+def _texts(attributes: Mapping[str, int]) -> dict[str, str]:
+    return {key: str(value) for key, value in attributes.items()}
+
+
+def _count(cases: Sequence[Xml.Element], element: str) -> int:
+    return sum(case.find(element) is not None for case in cases)
+
+
+def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What identifies the run: the file is read without its folder."""
+    if not metrics:
+        return []
+    last = metrics[-1]
+    counts = [("cases", whole(last["n_cases"])), ("iterations", str(len(metrics)))]
+    return [("signature", on_one_line(last["signature"], 4000)), *counts]
+
+
+def xml_text(text: str) -> str:
+    """The text without what XML cannot hold, and with control characters shown."""
+    return _NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
+
+
+def comparison_junit(document: Mapping[str, Any]) -> str:
+    """A test suite per candidate, a test case per headline score: it fails where the score is worse.
+
+    Better and same pass, with the figures in the output; an undecided score is skipped: it shows nothing, good or bad.
+    """
+    suites = []
+    for comparison in document["comparisons"]:
+        name = f"{side_label(document['base'])} -> {side_label(document['candidates'][comparison['candidate']])}"
+        scores = {key: score for key, score in comparison["scores"].items() if score["headline"]}
+        cases = [_score(key, score) for key, score in {**scores, **comparison["operations"]}.items()]
+        suites.append((name, [("verdict", comparison["verdict"]["sentence"])], cases))
+    return junit_document(suites)
+
+
+def _score(name: str, score: Mapping[str, Any]) -> Xml.Element:
+    case, text = junit_case("compare", name), xml_text(f"{score['state']}: {difference_text(score)}")
+    if score["state"] == "worse":
+        Xml.SubElement(case, "failure", {"type": "worse", "message": text}).text = text
+    elif score["state"] == "inconclusive":
+        Xml.SubElement(case, "skipped", {"message": xml_text(f"{text}; {undecided_text(score)}")})
+    else:
+        Xml.SubElement(case, "system-out").text = text
+    return case
+
+
+def write_json_lines(table: Path, target: Path) -> None:
+    """Write a Parquet table as JSON Lines, row by row; left alone when nothing would change.
+
+    Columns that hold JSON as text (chunks, details, messages ...) become objects and lists; a text there that is not
+    strict JSON stays a text. Raises DataError, OutputError.
+    """
+    schema = schema_of(table)
+    values = [_values(field) for field in schema]
+    with open_unless_same(target) as file:
+        for batch in batches(table):
+            columns = [value(column.to_pylist()) for value, column in zip(values, batch.columns, strict=True)]
+            for row in zip(*columns, strict=True):
+                file.write(json_bytes(dict(zip(schema.names, row, strict=True))) + b"\n")
+
+
+def _values(field: pa.Field) -> Callable[[list[Any]], list[Any]]:
+    if pa.types.is_floating(field.type):
+        return lambda column: [None if v is None or not math.isfinite(v) else v for v in column]
+    if is_json(field):
+        return lambda column: [None if v is None else _parsed(v) for v in column]
+    return lambda column: column
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return strict_loads(text)
+    except InvalidJson:
+        return text
+
+
+BOM = b"\xef\xbb\xbf"
+_UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characters stays
+
+
+def write_csv(table: Path, target: Path) -> None:
+    """Write a Parquet table as CSV, row by row; left alone when nothing would change. Raises DataError, OutputError."""
+    schema = schema_of(table)
+    cells = [_cells(field.type) for field in schema]
+    with open_unless_same(target) as file:
+        file.write(BOM + _row([_quoted(name) for name in schema.names]))
+        for batch in batches(table):
+            columns = [cell(column.to_pylist()) for cell, column in zip(cells, batch.columns, strict=True)]
+            file.write(b"".join(map(_row, zip(*columns, strict=True))))
+
+
+def _row(cells: Any) -> bytes:
+    return (",".join(cells) + "\r\n").encode("utf-8")
+
+
+def _cells(kind: pa.DataType) -> Callable[[list[Any]], list[str]]:
+    if pa.types.is_boolean(kind):
+        return lambda values: ["" if v is None else "true" if v else "false" for v in values]
+    if pa.types.is_floating(kind):
+        return lambda values: ["" if v is None or not math.isfinite(v) else repr(v) for v in values]
+    if pa.types.is_integer(kind):
+        return lambda values: ["" if v is None else str(v) for v in values]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return lambda values: ["" if v is None else _quoted(v) for v in values]
+    return lambda values: ["" if v is None else _quoted(_json(v)) for v in values]
+
+
+def _quoted(text: str) -> str:
+    return '"' + escape(_UNSAFE.sub(_number, text)).replace('"', '""') + '"'
+
+
+def _number(sign: re.Match[str]) -> str:
+    return f"\\u{ord(sign[0]):04x}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+_WRITERS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+    "csv": (".csv", write_csv),
+    "json": (".jsonl", write_json_lines),
+}
+
+
+def export_tables(folder: RunFolder, formats: Collection[str], iterations: Iterable[int]) -> list[Path]:
+    """Write all tables of the run and of these iterations in those of `formats` that are `csv` or `json`.
+
+    Returns the files in a fixed order. Memory is bounded by a few hundred rows. Raises DataError for a table that is
+    missing or broken, OutputError.
+    """
+    writers = [_WRITERS[name] for name in _WRITERS if name in formats]
+    if not writers:
+        return []
+    paths = _export([folder.samples, folder.outputs], folder.export, writers)
+    for number in iterations:
+        iteration = folder.iteration(number)
+        paths += _export(_tables(iteration), folder.export / iteration.root.name, writers)
+    return paths
+
+
+def _tables(folder: IterationFolder) -> list[Path]:
+    return [folder.records, folder.scores, folder.judge_inputs]
+
+
+def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path, Path], None]]]) -> list[Path]:
+    make_folder(target)
+    sweep_temporaries(target)
+    paths = []
+    for table in tables:
+        for ending, write in writers:
+            paths.append(target / (table.stem + ending))
+            write(table, paths[-1])
+    return paths
+
+
+Row = Mapping[str, Any]
+STATES = ("better", "worse", "same", "inconclusive")
+
+
+class Family(NamedTuple):
+    """One metric family: its name, what it is, and the value of a row; None for a row without one."""
+
+    name: str
+    help: str
+    value: Callable[[Row], float | None]
+
+
+def _cell(name: str) -> Callable[[Row], float | None]:
+    return lambda row: None if row[name] is None else float(row[name])
+
+
+SCORE_FAMILIES = (
+    Family("ragpipe_score_mean", "Mean of a score in its native scale.", _cell("mean")),
+    Family("ragpipe_score_interval_low", "Lower end of the interval of the mean.", _cell("interval_low")),
+    Family("ragpipe_score_interval_high", "Upper end of the interval of the mean.", _cell("interval_high")),
+    Family("ragpipe_score_pass_ratio", "Share of cases that passed, 0 to 1.", _cell("pass_rate")),
+    Family("ragpipe_score_cases", "Cases with a value.", _cell("n")),
+    Family(
+        "ragpipe_score_noise_floor",
+        "Difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs.",
+        _cell("noise_floor"),
+    ),
+    Family(
+        "ragpipe_score_change", "Paired difference from the run before of the same series.", _cell("before_difference")
+    ),
+    Family("ragpipe_score_change_low", "Lower end of its interval.", _cell("before_low")),
+    Family("ragpipe_score_change_high", "Upper end of its interval.", _cell("before_high")),
+)
+VERDICT = Family("ragpipe_score_verdict", "1 for the verdict against the run before, 0 for the others.", _cell("n"))
+RUN_FAMILIES = (
+    Family("ragpipe_run_cases", "Cases of the run.", _cell("n_cases")),
+    Family("ragpipe_run_iterations", "Iterations of the run.", _cell("iterations")),
+    Family("ragpipe_run_cost_usd", "Price of the replies behind the results, in US dollars.", _cell("cost_usd")),
+)
+INFO = Family("ragpipe_run_info", "1; its labels name the run, its judge and its data.", lambda row: 1.0)
+
+
+def open_metrics(rows: Sequence[Row], *, name: str) -> str:
+    """The text of a history whose rows are in the order of time, with a last line `# EOF`.
+
+    Args:
+        rows: the rows of `history.parquet`.
+        name: the name of the runs, a label of every sample.
+
+    Labels: `name` and, for a score, `score` and `series`; nothing that changes with every run, so that Prometheus keeps one
+    series per score. Missing values have no sample.
+    """
+    runs = list({row["run_id"]: row for row in rows}.values())
+    ordered = sorted(
+        rows, key=lambda row: (row["score"], row["series"])
+    )  # stable: the samples of a series follow in time
+    lines: list[str] = []
+    for family in SCORE_FAMILIES:
+        samples = [(_score_labels(name, row), family.value(row), _stamp(row)) for row in ordered]
+        lines += _family(family, samples)
+    verdicts = [
+        ({**_score_labels(name, row), "verdict": state}, float(row["before_state"] == state), _stamp(row))
+        for series in _by_series(ordered)
+        for state in STATES
+        for row in series
+        if row["before_state"] is not None
+    ]
+    lines += _family(VERDICT, verdicts)
+    for family in RUN_FAMILIES:
+        lines += _family(family, [({"name": name}, family.value(row), _stamp(row)) for row in runs])
+    info = [{"name": name, **{key: str(row[key]) for key in ("run_id", "judge", "data")}} for row in runs]
+    lines += _family(INFO, [(labels, 1.0, _stamp(row)) for labels, row in zip(info, runs, strict=True)])
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _score_labels(name: str, row: Row) -> dict[str, str]:
+    return {"name": name, "score": row["score"], "series": row["series"]}
+
+
+def _by_series(ordered: Iterable[Row]) -> Iterable[list[Row]]:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in ordered:
+        groups.setdefault((row["score"], row["series"]), []).append(row)
+    return groups.values()
+
+
+def _stamp(row: Row) -> str:
+    """The time of a run in seconds since 1970, with milliseconds."""
+    return f" {datetime.fromisoformat(row['created_at']).timestamp():.3f}"
+
+
+def _family(family: Family, samples: Iterable[tuple[Mapping[str, str], float | None, str]]) -> list[str]:
+    lines = [
+        f"{family.name}{{{_labels(labels)}}} {value!r}{stamp}"
+        for labels, value, stamp in samples
+        if value is not None and math.isfinite(value)
+    ]
+    return [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}", *lines] if lines else []
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,246 @@
+"""A history for people: the newest run of each score beside the run before and the first, and the way of its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
+from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.styled_text import plural, whole
+from ragpipe.score.normalisation import OVERALL
+
+Row = Mapping[str, Any]
+NEWEST_HEADS = ("score", "runs", "mean [95%]", "against the run before", "against the first", "noise floor")
+NOTE = (
+    "against: paired difference over the cases of both runs, with its clustered 95% interval; only runs that measured the score in the "
+    "same way count. noise floor: what the judge alone changes between two runs, known from several iterations."
+)
+_MEANS_SHOWN = 12
+_NAME = 60  # characters of a score's name
+
+
+def newest_rows(rows: Sequence[Row], *, headline_only: bool = False) -> list[list[str]]:
+    """A row per score of the newest run, the headline first. `runs` are those of its series."""
+    newest = [row for row in rows if row["run_id"] == rows[-1]["run_id"]]
+    shown = sorted(newest, key=lambda row: (not row["headline"], row["score"] != OVERALL.name))
+    return [_newest_row(row, rows) for row in shown if row["headline"] or not headline_only]
+
+
+def _newest_row(row: Row, rows: Sequence[Row]) -> list[str]:
+    return [
+        on_one_line(row["score"], _NAME),
+        whole(len(_series(row, rows))),
+        _mean(row),
+        _change(row, "before"),
+        _change(row, "first"),
+        "-" if row["noise_floor"] is None else f"{row['noise_floor']:.3f}",
+    ]
+
+
+def _series(row: Row, rows: Sequence[Row]) -> list[Row]:
+    return [other for other in rows if other["score"] == row["score"] and other["series"] == row["series"]]
+
+
+def _mean(row: Row) -> str:
+    if row["mean"] is None:
+        return "-"
+    bounds = f" [{row['interval_low']:.3f}, {row['interval_high']:.3f}]" if row["interval_low"] is not None else ""
+    return f"{row['mean']:.3f}{bounds}"
+
+
+def _change(row: Row, prefix: str) -> str:
+    """`+0.043 [+0.012, +0.074] better`; `-` where there is no such run."""
+    difference, low, state = row[f"{prefix}_difference"], row[f"{prefix}_low"], row[f"{prefix}_state"]
+    if difference is None:
+        return "-"
+    bounds = f" [{low:+.3f}, {row[f'{prefix}_high']:+.3f}]" if low is not None else ""
+    return f"{difference:+.3f}{bounds} {state}"
+
+
+def history_headline(rows: Sequence[Row], sentence: str | None) -> str:
+    """One line: what `task=compare` says of the newest run against the one before. `sentence` is that; None without such a run."""
+    runs, newest = plural(len({row["run_id"] for row in rows}), "run"), rows[-1]["run_id"]
+    if sentence is None:
+        return f"{runs}; the newest, {newest}, has no earlier run that measured a headline score in the same way"
+    return f"{runs}; the newest, {newest}, against the run before: {sentence}"
+
+
+def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
+    """The page `history.md`; `headline` is its first line."""
+    newest = [[code_span(row[0]), *row[1:]] for row in newest_rows(rows)]
+    lines = [
+        f"# History of {code_span(name)}",
+        "",
+        f"{escape_markdown(headline, 2000)}.",
+        "",
+        *markdown_table(NEWEST_HEADS, newest),
+        "",
+        NOTE,
+        "",
+        "## Runs",
+        "",
+        *markdown_table(("run", "created", "judge", "data", "cases", "iterations"), _runs(rows), left=(0, 1, 2, 3)),
+        "",
+        f"## The way of each headline score (the last {_MEANS_SHOWN} runs)",
+        "",
+        "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were.",
+        "",
+        *_ways(rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _runs(rows: Sequence[Row]) -> list[list[str]]:
+    runs = {row["run_id"]: row for row in rows}.values()
+    return [
+        [
+            code_span(row["run_id"]),
+            row["created_at"][:16].replace("T", " "),
+            code_span(row["judge"]),
+            code_span(row["data"]),
+            whole(row["n_cases"]),
+            whole(row["iterations"]),
+        ]
+        for row in runs
+    ]
+
+
+def _ways(rows: Sequence[Row]) -> list[str]:
+    """A line per headline score: its means in the order of time, marked where a run is better (+) or worse (-)."""
+    names = dict.fromkeys(row["score"] for row in rows if row["headline"])
+    marks = {"better": "+", "worse": "-"}
+    lines = []
+    for name in names:
+        shown = [row for row in rows if row["score"] == name and row["mean"] is not None][-_MEANS_SHOWN:]
+        parts, series = list[str](), None
+        for row in shown:
+            if series is not None and row["series"] != series:
+                parts.append("/")
+            parts.append(f"{row['mean']:.3f}{marks.get(row['before_state'], '')}")
+            series = row["series"]
+        lines.append(f"- {code_span(name, _NAME)}: {' '.join(parts)}")
+    return lines
+
+
+SCORES_SHOWN = 4
+DIFFERENCES_SHOWN = 3
+_DIFFERENCE = 90  # characters of one difference
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run, in words.
+
+    `scores` are its figures by name, the main ones first; `differences` say what it changes against `before`, the run it
+    was made from or the one before it. A folder that cannot be read has only the reason in `broken`, one of another
+    format only that in `refused`.
+    """
+
+    run_id: str
+    broken: str = ""
+    refused: str = ""
+    created: str = ""
+    state: str = ""
+    cases: str = ""
+    judge: str = ""
+    scores: dict[str, str] = field(default_factory=dict)
+    gates: str = ""
+    cost: str = ""
+    before: str = ""
+    differences: Sequence[str] = ()
+
+    @property
+    def unread(self) -> str:
+        """Why the run is not shown; empty for a run that is."""
+        return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
+
+
+def run_list_scores(lines: Sequence[RunLine]) -> list[str]:
+    """The scores of the table: the main ones of the newest run, filled up with those of the runs before it."""
+    return list(dict.fromkeys([name for line in reversed(lines) for name in line.scores]))[:SCORES_SHOWN]
+
+
+def run_list_heads(lines: Sequence[RunLine]) -> list[str]:
+    """The heads of the table."""
+    return ["run", "created", "state", "cases", "judge", *run_list_scores(lines), "gates", "cost", "differs in"]
+
+
+def run_list_cells(line: RunLine, names: Sequence[str]) -> list[str]:
+    """A run's row; the reason in place of it where the run cannot be read."""
+    if line.unread:
+        return [line.run_id, "", on_one_line(line.unread, 160), *[""] * (len(names) + 5)]
+    figures = [line.scores.get(name, "-") for name in names]
+    return [
+        line.run_id,
+        line.created,
+        line.state,
+        line.cases,
+        line.judge,
+        *figures,
+        line.gates,
+        line.cost,
+        differences_text(line),
+    ]
+
+
+def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str:
+    """The page of the runs called `name`; `older` runs are left out."""
+    names = run_list_scores(lines)
+    rows = [
+        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)]
+        for line in lines
+        if (row := run_list_cells(line, names))
+    ]
+    lead, last = run_list_heads(lines)[:5], run_list_heads(lines)[-3:]
+    page = [
+        f"# Runs of {code_span(name)}",
+        "",
+        "Written from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
+        "and iterations, with their number of judgements; the report of a run has intervals and compares its methods.",
+        "",
+        *markdown_table([*lead, *map(code_span, names), *last], rows),
+    ]
+    if older:
+        page += ["", f"{older:,} older runs are not listed."]
+    return "\n".join(page) + "\n"
+
+
+def _coded(row: Sequence[str], line: RunLine) -> list[str]:
+    """The cells before the figures: texts of a folder or its manifest are code."""
+    run_id, created, state, cases, judge = row
+    return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
+
+
+def differences_text(line: RunLine) -> str:
+    """`against 1a2b3c: metrics +rubric; judge.model: a -> b; 3 more`: what is not shown is counted."""
+    if not line.differences:
+        return f"nothing against {line.before}" if line.before else "-"
+    texts = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
+    more = [f"{len(line.differences) - DIFFERENCES_SHOWN} more"] if len(line.differences) > DIFFERENCES_SHOWN else []
+    return f"against {line.before}: {'; '.join([*texts, *more])}"
+
+
+_TEXTS = ("run", "created", "state", "judge")
+
+
+def run_list_table(lines: Sequence[RunLine]) -> Table:
+    """The runs that can be read. Columns that do not fit a screen are left out, the least wanted first; run and main score stay.
+    `run_list_notes` go below it."""
+    scores = run_list_scores(lines)
+    wanted = ["created", "gates", "state", "cases", *scores[1:2], "cost", "judge", *scores[2:]]
+    drops = {head: place for place, head in enumerate(wanted, 1)}
+    heads = run_list_heads(lines)[:-1]
+    columns = (TableColumn(head, is_text=head in _TEXTS, drop=drops.get(head, 0)) for head in heads)
+    rows = (TableRow(tuple(map(Verbatim, run_list_cells(line, scores)[:-1]))) for line in lines if not line.unread)
+    return Table(tuple(columns), tuple(rows))
+
+
+def run_list_notes(lines: Sequence[RunLine]) -> Iterator[str]:
+    """What a run changes against the one before it, and why a run cannot be read; those of another format are left out."""
+    for line in lines:
+        if line.broken:
+            yield f"{line.run_id} {line.unread}"
+        elif line.before and not line.refused:
+            yield f"{line.run_id} {differences_text(line)}"

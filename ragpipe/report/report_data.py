@@ -1,0 +1,380 @@
+"""What a report is made from: the metrics, cost, gates, index and cases of a run, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from ragpipe.comparison.headline import headline_scores
+from ragpipe.core.sample import CaseKey
+from ragpipe.data.index_manifest import IndexCoverage
+from ragpipe.report.case_views import ContradictedClaim, contradicted_claims, parse_json_cell
+from ragpipe.report.model import Plot, ScoreCell
+from ragpipe.report.settings import ReportSettings
+from ragpipe.report.styled_text import bracketed, decimal, share_below_one, whole
+from ragpipe.score.accumulators import stage_times
+from ragpipe.score.iterations import cases_of, members
+from ragpipe.score.normalisation import OVERALL
+from ragpipe.score.system_usage import USD, figures
+from ragpipe.store.run_folder import IterationFolder
+from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at, rows_of_cases
+
+
+@dataclass(frozen=True)
+class CaseContradiction:
+    """A contradicted claim, the row of its case in `records.parquet`, and the score in whose details it is."""
+
+    record: Mapping[str, Any]
+    score: str
+    claim: ContradictedClaim
+
+
+def read_contradictions(iteration: IterationFolder, records: Sequence[Mapping[str, Any]]) -> list[CaseContradiction]:
+    """The contradicted claims of these cases, case by case and score by score. Raises DataError."""
+    cases = {CaseKey.of(record): record for record in records}
+    scores = rows_of_cases(iteration.scores, cases, (*CaseKey._fields, "score_name", "details")) if cases else {}
+    return [
+        CaseContradiction(cases[case], score["score_name"], claim)
+        for case, rows in scores.items()
+        for score in rows
+        for claim in contradicted_claims(parse_json_cell(score["details"], dict))
+    ]
+
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+LATENCY, TOKENS = "latency_ms", "tokens_total"
+_BATCH = 8192
+
+
+@dataclass(frozen=True)
+class CaseFigures:
+    """Some numbers of every case of one iteration, in data order; NaN where a case has none.
+
+    Attributes:
+        iteration: which iteration the values of the scores are of.
+        samples: the number of the question of each case.
+        methods: the places of the cases of each method, in the order of the data.
+        values: the charted scores, in their native scales.
+        operations: `latency_ms` (the system's total, else the sum of its stages), `tokens_total` and `cost_usd` as recorded.
+        slices: the places of the cases of each value of each field that the run is broken down by.
+    """
+
+    iteration: int
+    samples: Whole
+    methods: Mapping[str, Whole]
+    values: Mapping[str, Floats]
+    operations: Mapping[str, Floats] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, Whole]] = field(default_factory=dict)
+
+
+def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int) -> CaseFigures:
+    """The figures of the scores of `chart_names`. Raises DataError for a table that cannot be read."""
+    cases = cases_of([records])
+    names = cases.names["method"]
+    methods = {
+        method: np.flatnonzero(pc.equal(names, method).to_numpy()).astype(np.int64)
+        for method in pc.unique(names).to_pylist()
+    }
+    with open_table(records) as file:
+        known = set(file.schema_arrow.names)
+        values = {name: numbers_of(file, name) for name in chart_names(metrics) if name in known}
+    fields = [name for name in metrics["by"] if name != "method" and "*" not in name]
+    by = members(records, {name: metrics["by"][name] for name in fields}) if len(methods) > 1 else {}
+    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), by)
+
+
+def _operations(records: Path, n: int) -> dict[str, Floats]:
+    columns = {name: np.full(n, np.nan) for name in (LATENCY, TOKENS, USD)}
+    for place, recorded in _objects(records, "timings"):
+        columns[LATENCY][place] = stage_times(recorded)["total"]
+    for place, recorded in _objects(records, "usage"):
+        usage = figures(recorded, None)
+        for name in (TOKENS, USD):
+            columns[name][place] = usage.get(name, np.nan)
+    return columns
+
+
+def _objects(records: Path, column: str) -> Iterator[tuple[int, dict[str, float]]]:
+    first = 0
+    for batch in batches(records, [column], size=_BATCH):
+        texts: Sequence[str | None] = batch.column(column).to_pylist()
+        for place, text in enumerate(texts, first):
+            if text and text != "{}":
+                yield place, from_json(text)
+        first += batch.num_rows
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The files of a run, as the builders of sections read them.
+
+    Attributes:
+        metrics: `metrics.json`, over all iterations where there are several (`read_results`).
+        cost: `cost.json` of the same iterations.
+        settings: The `report` section of the configuration.
+        name: What the user calls the run.
+        gates: `gates.json`.
+        index: `index.json`; None for a run without an index manifest.
+        methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
+        lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
+        contradictions: What the contexts of the lowest cases contradict.
+        figures: Numbers of every case of the last iteration, for the charts of the HTML page; None where no page is made.
+        questions: The questions of the diagnoses' examples, by the id of the sample.
+        first_error: The first error of a run without any value, in words; empty for none.
+        drift: The newest check of the judge for drift (`check`) and its `baseline`, as the manifest notes them; empty without one.
+    """
+
+    metrics: Mapping[str, Any]
+    cost: Mapping[str, Any]
+    settings: ReportSettings = field(default_factory=ReportSettings)
+    name: str = ""
+    gates: Mapping[str, Any] = field(default_factory=lambda: {"gates": ()})
+    index: IndexCoverage | None = None
+    methods: Mapping[str, Any] | None = None
+    lowest: Sequence[Mapping[str, Any]] = ()
+    contradictions: Sequence[CaseContradiction] = ()
+    figures: CaseFigures | None = None
+    questions: Mapping[str, str] = field(default_factory=dict)
+    first_error: str = ""
+    drift: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_results(run: Path, iteration: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics and the cost that the reports of a run show.
+
+    They are those of all iterations (`final/`), where there are several and `iteration` is the folder of the last one;
+    else those of that iteration. Raises DataError.
+    """
+    metrics, folder = read_json(iteration / "metrics.json"), run / "final"
+    final = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    if iteration_count(final) > 1 and final["iterations"][-1] == metrics["iteration"]:
+        cost = read_json(folder / "cost.json")
+        return final, {**cost["total"], "prices": cost["prices"]}
+    return metrics, read_json(iteration / "cost.json")
+
+
+_NO_SCORE = 2.0  # sorts after every overall score
+
+
+def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
+    """The rows of the `count` lowest cases: lowest overall score first, then most failed scores, then data order.
+
+    Only cases that failed something are included; those without an overall score come last.
+    """
+    if count == 0:
+        return []
+    with open_table(records) as file:
+        lowest = _lowest(file, count)
+    rows = rows_at(records, lowest)
+    return [rows[row] for row in lowest]
+
+
+def _lowest(file: pq.ParquetFile, count: int) -> list[int]:
+    """The places of the `count` lowest of the cases that failed something: by overall score, failed scores, place."""
+    lowest, start = np.empty((3, 0)), 0
+    for batch in file.iter_batches(batch_size=_BATCH, columns=["overall_score", "overall_passed", "failed_by"]):
+        score = batch["overall_score"].fill_null(_NO_SCORE).to_numpy()
+        failed = pc.fill_null(pc.list_value_length(batch["failed_by"]), 0).to_numpy()
+        not_passed = pc.equal(batch["overall_passed"], False).fill_null(False).to_numpy(zero_copy_only=False)
+        ranked = np.stack([score, -failed, np.arange(start, start + batch.num_rows)])[:, (failed > 0) | not_passed]
+        lowest = np.concatenate([lowest, ranked], axis=1)
+        lowest = lowest[:, np.lexsort(lowest[::-1])[:count]]
+        start += batch.num_rows
+    places: list[int] = lowest[2].astype(np.int64).tolist()
+    return places
+
+
+HEADLINES = 8
+"""Scores that a chart shows at most: more are a table."""
+
+
+def method_groups(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The groups that are shown side by side: the methods, or `all` when there are none."""
+    return metrics["by"].get("method") or {"all": metrics["overall"]}
+
+
+def table_scores(metrics: Mapping[str, Any]) -> Sequence[str]:
+    """Names of the scores in table order; the overall score comes last, and only where it has a value. `by_importance` sorts them."""
+    scores = metrics["overall"]["scores"]
+    return [name for name in scores if name != "overall_score" or scores[name]["n_ok"]]
+
+
+def main_scores(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
+    """Those of the scores that have a weight or a threshold; all of them where none has."""
+    weights = metrics["scoring"].get("weights_used", {})
+    main = [name for name in names if name in weights or metrics["declared"][name]["threshold"] is not None]
+    return main or list(names)
+
+
+def headline_names(metrics: Mapping[str, Any]) -> list[str]:
+    """The scores that the run is about, the overall one first: those that are weighted or gated (`headline_scores`), and have a
+    value; at most `HEADLINES`."""
+    scores = metrics["overall"]["scores"]
+    names = headline_scores(metrics, metrics, list(metrics["declared"]))
+    return [name for name in names if name in scores and scores[name]["n_ok"]][:HEADLINES]
+
+
+def chart_names(metrics: Mapping[str, Any]) -> list[str]:
+    """The headline scores, and after them those on a scale that have a threshold, up to `HEADLINES` together."""
+    names = headline_names(metrics)
+    for name in table_scores(metrics):
+        declared, score = metrics["declared"][name], metrics["overall"]["scores"][name]
+        if declared["threshold"] is not None and declared["low"] is not None and score["n_ok"]:
+            names.append(name)
+    return [name for name in dict.fromkeys(names) if metrics["declared"][name]["low"] is not None][:HEADLINES]
+
+
+def by_importance(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
+    """The overall score, the headline scores, those with a threshold, the others."""
+    first = dict.fromkeys((OVERALL.name, *headline_names(metrics), *chart_names(metrics), *names))
+    return [name for name in first if name in names]
+
+
+def valued_scores(metrics: Mapping[str, Any]) -> list[str]:
+    """The scores that have a value, by importance: the first one of each metric, then the others."""
+    scores = metrics["overall"]["scores"]
+    names = [name for name in by_importance(table_scores(metrics), metrics) if scores[name]["n_ok"]]
+    firsts = {metrics["declared"][name]["metric"] or name: name for name in reversed(names)}.values()
+    return sorted(names, key=lambda name: name not in firsts)
+
+
+def iteration_count(metrics: Mapping[str, Any]) -> int:
+    """The number of iterations that these figures are of: how often each case was judged."""
+    return len(metrics.get("iterations", (1,)))
+
+
+def iterations_text(metrics: Mapping[str, Any]) -> str:
+    """`iteration 2`, `3 iterations`."""
+    count = iteration_count(metrics)
+    return f"{count} iterations" if count > 1 else f"iteration {metrics.get('iteration', 1)}"
+
+
+def counted_per_iteration(metrics: Mapping[str, Any]) -> list[str]:
+    """That a case counts in each of several iterations; empty for one."""
+    count = iteration_count(metrics)
+    return [f"Counted in each of {count} iterations: {whole(metrics['n_cases'])} cases x {count}."] if count > 1 else []
+
+
+def share_of_cases(n: int, metrics: Mapping[str, Any]) -> str:
+    """`7 of 40 (17.5%)`; over several iterations each case counts in each: `12 of 120 (10.0%)`."""
+    cases = metrics["n_cases"] * iteration_count(metrics)
+    return f"{whole(n)} of {whole(cases)} ({n / cases:.1%})"
+
+
+def weights_of(used: Mapping[str, Any]) -> list[str]:
+    """The judges of `cost.json` that are weights in this process: a detector's or an encoder's are in its name."""
+    return [name for name in used.get("by_judge", ()) if "@" in name]
+
+
+def scale_text(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> str:
+    """A score's scale, as it stands behind its name: ` 1-5`, ` x100`, ` count`; empty for 0 to 1."""
+    low, high = metrics["declared"][name]["low"], metrics["declared"][name]["high"]
+    if name in percent:
+        return " x100"
+    if low is None or high is None:
+        return " count"
+    return "" if (low, high) == (0, 1) else f" {low:g}-{high:g}"
+
+
+def heading(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> str:
+    """A score's name with its scale: `correctness 1-5`, `faithfulness x100`, `scope_miss (lower is better)`."""
+    direction = "" if metrics["declared"][name]["higher_is_better"] else " (lower is better)"
+    return name + scale_text(name, metrics, percent) + direction
+
+
+def measured_parts(name: str, metrics: Mapping[str, Any]) -> tuple[str, str]:
+    """`2 of 4 parts` and the names of these two, for a composite or overall score that lacks some parts; else empty."""
+    parts = metrics["composite_parts"].get(name)
+    if not parts or not parts["absent"]:
+        return "", ""
+    measured = parts["measured"]
+    return f"{len(measured)} of {len(measured) + len(parts['absent'])} parts", ", ".join(measured)
+
+
+def missing_overall_score(metrics: Mapping[str, Any]) -> str:
+    """Why a run with only one part of the overall score has none; empty where it has one, or no part of it."""
+    parts = metrics["composite_parts"].get("overall_score")
+    if parts is None or "overall_score" in metrics["overall"]["scores"]:
+        return ""
+    return f"no overall_score: it takes two of its parts, and this run measured only {parts['measured'][0]}"
+
+
+def times_100(score: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a score that is shown in percent."""
+    names = ("base_mean", "candidate_mean", "difference", "detectable", "smallest_effect", "low", "high")
+    scaled = {name: None if score[name] is None else score[name] * 100 for name in names}
+    interval = score["interval"]
+    if interval is not None:
+        interval = {**interval, **{end: interval[end] * 100 for end in ("low", "high")}}
+    return {**score, **scaled, "interval": interval}
+
+
+def score_cell(
+    score: Mapping[str, Any] | None, *, percent: bool = False, declared: Mapping[str, Any] | None = None
+) -> ScoreCell:
+    """A score as text: `0.85 [0.82, 0.88]`, `78% of 412`, `coverage 96%`; with a plot where `declared` is passed.
+
+    `score` is None where it applies to no case of the group.
+    """
+    if score is None:
+        return ScoreCell("-", note="skipped")
+    if score["mean"] is None:
+        return ScoreCell("-", note=_missing_note(score) or "none")
+    factor, places = (100.0, 1) if percent else (1.0, 2)
+    rate, few = score.get("pass_rate"), has_few_questions(score)
+    return ScoreCell(
+        decimal(score["mean"] * factor, places),
+        bracketed(score["interval"], factor, places),
+        f"{rate:.0%} of {whole(score['n_judged'])}" if rate is not None else f"n = {whole(score['n_ok'])}",
+        ", ".join(part for part in ("too few" if few else "", _missing_note(score)) if part),
+        few,
+        _plot(score, declared) if declared else None,
+    )
+
+
+def has_few_questions(score: Mapping[str, Any]) -> bool:
+    """Whether a mean is of too few questions for its interval to say much, or to have one."""
+    bounds = score["interval"]
+    return bool(bounds.get("too_few")) if bounds else score.get("interval_reason") in ("one_value", "one_sample")
+
+
+def _missing_note(score: Mapping[str, Any]) -> str:
+    notes = []
+    coverage = score.get("coverage")
+    if coverage is not None and coverage < 1:
+        notes.append(f"coverage {share_below_one(coverage)}")
+    if unjudged := score.get("n_unjudged"):
+        notes.append(f"{whole(unjudged)} without a verdict")
+    if not score["n_ok"] and score.get("n_skipped"):
+        notes.append("skipped")
+    if missing := score.get("n_missing"):
+        notes.append(f"{missing} missing")
+    return ", ".join(notes)
+
+
+def _plot(score: Mapping[str, Any], declared: Mapping[str, Any]) -> Plot | None:
+    low, high = declared["low"], declared["high"]
+    if low is None or high is None or high == low:
+        return None
+
+    def place(value: float) -> float:
+        """The value's place on the axis, 0 to 100."""
+        return round(min(1.0, max(0.0, float(value - low) / float(high - low))) * 100, 2)
+
+    bounds, threshold = score["interval"], declared["threshold"]
+    return Plot(
+        place(score["mean"]),
+        place(bounds["low"]) if bounds else None,
+        place(bounds["high"]) if bounds else None,
+        None if threshold is None else place(threshold),
+    )

@@ -1,0 +1,576 @@
+"""The scores of each method, over all of its questions and over those that the methods share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragpipe.calibration.corrected_scores import correction_words
+from ragpipe.report.charts import Marks, MeanRow, mean_table
+from ragpipe.report.compare_charts import has_scale, score_forest, unscaled_forest
+from ragpipe.report.comparison_summary import HEADS, difference_rows
+from ragpipe.report.model import (
+    MARKDOWN,
+    PAGES,
+    TERMINAL,
+    Cell,
+    Chart,
+    Note,
+    Plot,
+    RichText,
+    RowHead,
+    ScoreCell,
+    Section,
+    SectionPart,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+    pieces_of,
+)
+from ragpipe.report.page_file import page_address
+from ragpipe.report.report_data import (
+    HEADLINES,
+    ReportData,
+    by_importance,
+    chart_names,
+    counted_per_iteration,
+    heading,
+    headline_names,
+    iteration_count,
+    main_scores,
+    measured_parts,
+    method_groups,
+    missing_overall_score,
+    scale_text,
+    score_cell,
+    table_scores,
+    times_100,
+    valued_scores,
+)
+from ragpipe.report.spread_section import GROUPS_SHOWN
+from ragpipe.report.styled_text import bracketed, decimal, difference_text, plural, whole
+from ragpipe.report.verdict_section import best_method
+
+SHARED_NOTE = (
+    "Each score over the questions for which every method has a value, of those for which any has one (questions with a value): compare "
+    "methods on these alone. A question that was asked may have no value of a score."
+)
+
+
+def results_section(data: ReportData) -> Section:
+    """Scores down, methods across; a terminal has those that matter."""
+    metrics, percent = data.metrics, data.settings.percent
+    groups = method_groups(metrics)
+    rows = []
+    for name in by_importance(table_scores(metrics), metrics):
+        declared = metrics["declared"][name]
+        cells = [
+            score_cell(group["scores"].get(name), percent=name in percent, declared=declared)
+            for group in groups.values()
+        ]
+        rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
+    columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
+    table = Table(columns, tuple(rows), turnable=True, shown_in=PAGES)
+    return Section("scores", "Results", (table, *_on_terminal(data), *_notes(metrics)), folded=True)
+
+
+SCORES = 8
+"""Scores in a table of the terminal, apart from the first one."""
+_FILLED = 3  # rows that scores without weight, gate and threshold fill up, beside those of several methods
+_METHODS = 6  # methods on a terminal; of more the first one, the best and the worst
+
+
+def _on_terminal(data: ReportData) -> Iterator[Table]:
+    """A row per score that has a value; the first score of several methods stands in `better_section`."""
+    metrics, percent = data.metrics, data.settings.percent
+    names, groups = valued_scores(metrics), method_groups(metrics)
+    if len(groups) == 1:
+        yield _of_one_method(names[: SCORES + 1], len(names), data)
+        return
+    main = {*headline_names(metrics), *main_scores(names, metrics)}
+    count = max(min(sum(name in main for name in names[1:]), SCORES), _FILLED)
+    shown = names[1:] if len(names) <= SCORES + 1 else names[1 : count + 1]
+    methods = shown_methods(names[0], metrics) if names else []
+    rows = []
+    for name in shown:
+        scores = [groups[method]["scores"].get(name) for method in methods]
+        counts = [score["n_ok"] for score in scores if score]
+        n = "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
+        rows.append(
+            TableRow((_terminal_head(name, data), n, *(score_cell(s, percent=name in percent) for s in scores)))
+        )
+    head = "score" if len(shown) + 1 >= len(names) else f"{len(shown)} of {len(names) - 1} other scores"
+    columns = (
+        TableColumn(head, is_text=True),
+        TableColumn("n"),
+        *(TableColumn(Verbatim(method)) for method in methods),
+    )
+    if rows:
+        yield Table(columns, tuple(rows), turnable=True, shown_in=TERMINAL)
+
+
+def _of_one_method(names: Sequence[str], of: int, data: ReportData) -> Table:
+    """A row per score: mean, interval, count, share that passed, spread of the iterations; `of` is how many scores there are."""
+    (group,) = method_groups(data.metrics).values()
+    several = iteration_count(data.metrics) > 1
+    columns = (
+        TableColumn(f"{len(names)} of {of} scores" if len(names) < of else "score", is_text=True),
+        TableColumn(f"mean [{data.metrics['scoring']['level']:.0%}]", is_text=True),
+        TableColumn("values" if several else "n", drop=1),
+        TableColumn("passed", drop=2),
+        *([TableColumn("iterations", drop=3)] if several else []),
+    )
+    rows = []
+    for name in names:
+        score, percent = group["scores"][name], name in data.settings.percent
+        rate = score.get("pass_rate")
+        cells = (score_cell(score, percent=percent), whole(score["n_ok"]), "" if rate is None else f"{rate:.0%}")
+        spread = [_spread(score, percent=percent) or "-"] if several else []
+        rows.append(TableRow((_terminal_head(name, data), *cells, *spread)))
+    return Table(columns, tuple(rows), shown_in=TERMINAL)
+
+
+def _terminal_head(name: str, data: ReportData) -> RowHead:
+    """The name, and behind it the scale and an arrow where lower is better."""
+    arrow = "" if data.metrics["declared"][name]["higher_is_better"] else " ↓"
+    return RowHead(Verbatim(name), scale_text(name, data.metrics, data.settings.percent) + arrow)
+
+
+def _spread(score: Mapping[str, Any], *, percent: bool) -> str:
+    """`0.71-0.74`: the least and the most of the iterations' means; empty for one iteration."""
+    factor, places = (100.0, 1) if percent else (1.0, 2)
+    spread = score.get("spread")
+    return f"{decimal(spread['min'] * factor, places)}-{decimal(spread['max'] * factor, places)}" if spread else ""
+
+
+def shown_methods(name: str, metrics: Mapping[str, Any]) -> list[str]:
+    """All methods; of more than six the first one, the three best and the two worst in this score, in the order of the data."""
+    groups = method_groups(metrics)
+    if len(groups) <= _METHODS:
+        return list(groups)
+    first, *others = groups
+    sign = -1 if metrics["declared"][name]["higher_is_better"] else 1
+
+    def rank(method: str) -> float:
+        mean = (groups[method]["scores"].get(name) or {}).get("mean")
+        return float("inf") if mean is None else sign * float(mean)
+
+    ranked = sorted(others, key=rank)
+    chosen = {first, *ranked[: (_METHODS + 1) // 2], *ranked[-(_METHODS // 2 - 1) :]}
+    return [method for method in groups if method in chosen]
+
+
+def shared_section(data: ReportData) -> Section | None:
+    """The methods on the questions that they share; None where these are all of them."""
+    metrics, percent = data.metrics, data.settings.percent
+    shared = metrics.get("shared")
+    if shared is None:
+        return None
+    scores = shared["scores"]
+    names = [
+        name
+        for name in by_importance(table_scores(metrics), metrics)
+        if name in scores and scores[name]["n_questions"] < scores[name]["of"]
+    ]
+    if not names:
+        return None
+    methods, rows = list(method_groups(metrics)), []
+    for name in names:
+        by_method = scores[name]["methods"]
+        questions = f"{whole(scores[name]['n_questions'])} of {whole(scores[name]['of'])}"
+        cells = (score_cell(by_method.get(method), percent=name in percent) for method in methods)
+        rows.append(TableRow((Verbatim(heading(name, metrics, percent)), questions, *cells)))
+    columns = (
+        TableColumn("score", is_text=True),
+        TableColumn("questions with a value"),
+        *(TableColumn(Verbatim(method)) for method in methods),
+    )
+    title = f"On shared questions ({whole(shared['n_questions'])} of {whole(shared['of'])} were asked of all methods)"
+    return Section("shared", title, (Table(columns, tuple(rows)), Note(SHARED_NOTE)), folded=True, shown_in=PAGES)
+
+
+def _row_head(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> RowHead:
+    mark, measured = measured_parts(name, metrics)
+    remarks: list[RichText] = []
+    declared = metrics["declared"][name]
+    if (threshold := declared["threshold"]) is not None:
+        scaled = threshold * 100 if name in percent else threshold
+        remarks.append(f"passes {'from' if declared['higher_is_better'] else 'up to'} {scaled:g}")
+    if mark:
+        remarks.append((f"{mark}: ", Verbatim(measured)))
+    return RowHead(Verbatim(heading(name, metrics, percent)), mark, tuple(remarks))
+
+
+def _notes(metrics: Mapping[str, Any]) -> Iterator[Note]:
+    for name in table_scores(metrics):
+        mark, measured = measured_parts(name, metrics)
+        if mark:
+            yield Note((Verbatim(name), f": {mark}: ", Verbatim(measured)), shown_in=TERMINAL)
+    if reason := missing_overall_score(metrics):
+        yield Note(Verbatim(reason))
+
+
+_METHODS_NOTE = (
+    "Each score over the cases that both methods have a value for; the interval of the difference is by question. "
+    "w/t/l: cases in which the method is better, equal, worse. could show: the true difference that these cases find in 8 of 10 samples."
+)
+_TEXTS = {"score", "verdict"}
+
+
+def methods_section(data: ReportData) -> Section | None:
+    """A row per method and headline score; None for a run of one method."""
+    if data.methods is None:
+        return None
+    rows = tuple(
+        row for method, scores in data.methods["candidates"].items() for row in _method_rows(method, scores, data)
+    )
+    if not rows:
+        return None
+    columns = [TableColumn(head, is_text=head in _TEXTS) for head in HEADS]
+    columns.insert(1, TableColumn("method", is_text=True))
+    base = Verbatim(data.methods["base"])
+    command = Verbatim(f"task=compare compare=methods run={data.methods['run_id']}")
+    parts = (
+        Table(tuple(columns), rows, title=("Each method (new) against ", base, " (base)")),
+        Note(_METHODS_NOTE),
+        Note(("slices, flips, all scores: ", command)),
+    )
+    return Section("methods", "Paired differences between methods", parts, folded=True, shown_in=PAGES)
+
+
+def _method_rows(method: str, scores: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
+    """The headline scores that this method and the first one have values for."""
+    percent = data.settings.percent
+    shown = {
+        heading(name, data.metrics, percent): times_100(score) if name in percent else score
+        for name, score in scores.items()
+        if score["n"]
+    }
+    for name, *figures in difference_rows(shown):
+        yield TableRow((Verbatim(name), Verbatim(method), *figures))
+
+
+_CORRECTED_NOTE = (
+    "corrected: the mean that people's labels of all cases would have, from the judge's scores of all and labels of drawn ones; its "
+    "interval holds the judge's error too."
+)
+
+
+def corrected_section(data: ReportData) -> Section | None:
+    """A row per score with labels of people, and one for its pass rate; None for a run without labels."""
+    corrected = data.metrics.get("corrected")
+    if not corrected:
+        return None
+    heads = ("score", "labels", "judge alone", "corrected")
+    columns = tuple(TableColumn(head, is_text=head == "score") for head in heads)
+    rows = tuple(row for name, figures in corrected.items() for row in _corrected_rows(name, figures, data))
+    parts = (Table(columns, rows), Note(_CORRECTED_NOTE))
+    return Section("corrected", "Corrected by human labels", parts, folded=True, shown_in=PAGES)
+
+
+def _corrected_rows(name: str, figures: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
+    percent = name in data.settings.percent
+    scaled = (100.0, 1) if percent else (1.0, 2)
+    head = heading(name, data.metrics, data.settings.percent)
+    yield TableRow((Verbatim(head), whole(figures["labels"]), *_estimates(figures, *scaled)))
+    if rates := figures.get("pass_rates"):
+        yield TableRow((Verbatim(f"{name} passed"), whole(figures["labels"]), *_estimates(rates, 100.0, 1)))
+
+
+def _estimates(figures: Mapping[str, Any], factor: float, places: int) -> tuple[Cell, Cell]:
+    """The judge's mean and the corrected one, each with its interval, or why there is none."""
+    raw = figures.get("raw")
+    alone = (
+        "-" if raw is None else f"{decimal(raw * factor, places)} {bracketed(figures['raw_interval'], factor, places)}"
+    )
+    if figures["mean"] is None:
+        return alone, correction_words(figures.get("reason"))
+    return alone, f"{decimal(figures['mean'] * factor, places)} {bracketed(figures['interval'], factor, places)}"
+
+
+_JURY_NOTE = (
+    "unanimous: share of the cases in which all members gave the same value. Agreement among members proves little: judges of one kind "
+    "share their errors. What counts is agreement with people (task=calibrate)."
+)
+_ALPHA = "alpha: Krippendorff's, by squared differences; kappa: Fleiss', for scores of 0 and 1."
+
+
+def jury_section(data: ReportData) -> Section | None:
+    """A row per score with each member's mean and their agreement; None for a run by one judge."""
+    jury = data.metrics.get("jury")
+    if not jury:
+        return None
+    members = list(jury["members"])
+    heads = ("score", "rule", *members, "unanimous", "agreement", "no majority")
+    columns = tuple(TableColumn(head, is_text=place < 2) for place, head in enumerate(heads))
+    rows = tuple(_jury_row(name, figures, members) for name, figures in jury["scores"].items())
+    notes = [Note((Verbatim(f"{name}: {label}"),)) for name, label in jury["members"].items()]
+    notes += [Note(line) for line in _lines(jury["scores"])]
+    table = Table(columns, rows)
+    parts: tuple[SectionPart, ...] = (table, *notes, Note(_JURY_NOTE), Note(_ALPHA))
+    return Section("jury", "Jury", parts, folded=True, shown_in=PAGES)
+
+
+def _jury_row(name: str, figures: Mapping[str, Any], members: list[str]) -> TableRow:
+    means: list[Cell] = [_figure(figures["means"].get(member)) for member in members]
+    agreement = _figure(figures.get("alpha"), "alpha ")
+    if figures.get("fleiss_kappa") is not None:
+        agreement = _figure(figures["fleiss_kappa"], "kappa ")
+    unanimous = _figure(figures.get("unanimous"))
+    return TableRow((Verbatim(name), figures["rule"], *means, unanimous, agreement, whole(figures["no_majority"])))
+
+
+def _figure(value: float | None, kind: str = "") -> str:
+    return "-" if value is None else f"{kind}{decimal(value, 2)}"
+
+
+def _lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, figures in scores.items():
+        if consistency := figures.get("self_consistency"):
+            shares = ", ".join(f"{member} {decimal(share, 2)}" for member, share in consistency.items())
+            yield f"{name}: agreement of each member with itself over its repeats: {shares}"
+        if cascade := figures.get("cascade"):
+            yield f"{name}: {cascade_words(cascade)}"
+
+
+def cascade_words(cascade: Mapping[str, Any]) -> str:
+    """What a cascade did to the mean of a score."""
+    share = f"the second member decided {decimal(cascade['decided_by_second'], 2)} of the cases"
+    if cascade.get("bias_interval") is None:
+        return (
+            f"{share}; too few cases were judged by both ({cascade['drawn']:,} drawn) to say what that does to the mean"
+        )
+    low, high = cascade["bias_interval"]
+    return (
+        f"{share}; against the second member alone the mean moves by {cascade['bias']:+.2f} [{low:+.2f}, {high:+.2f}]"
+    )
+
+
+_EXTREME_FIGURES = ("mean", "best", "worst", "cases", "questions")
+
+
+def distributions_section(data: ReportData) -> Section | None:
+    """A table per graded score and group of classes, then one of all extremes; None where there is none of them."""
+    metrics = data.metrics
+    tables: list[Table | Note] = [_grades(name, grades) for name, grades in metrics["grades"].items()]
+    extremes = tuple(_extremes(metrics, data.settings.percent))
+    if extremes:
+        keys = (TableColumn("score", is_text=True), TableColumn("method", is_text=True))
+        columns = (*keys, *map(TableColumn, _EXTREME_FIGURES))
+        tables.append(Table(columns, extremes, "Best, worst and mean case per method", key_columns=2))
+        tables.append(Note("Values of cases, on the questions for which every listed method has the score."))
+    if not tables:
+        return None
+    notes = map(Note, counted_per_iteration(metrics))
+    return Section("distributions", "Grades, best and worst", (*tables, *notes), folded=True, shown_in=PAGES)
+
+
+def _grades(name: str, grades: Mapping[str, Any]) -> Table:
+    rows = [TableRow((Verbatim("all"), *_shares(grades["overall"])))]
+    for field, groups in grades["by"].items():
+        for group, counts in list(groups.items())[:GROUPS_SHOWN]:
+            rows.append(TableRow((Verbatim(f"{field}: {group}"), *_shares(counts)), MARKDOWN))
+    grade_columns = (TableColumn(Verbatim(grade)) for grade in grades["overall"])
+    columns = (TableColumn("cases", is_text=True), *grade_columns, TableColumn("total"))
+    return Table(columns, tuple(rows), ("Cases by ", Verbatim(name)))
+
+
+def _shares(counts: Mapping[str, int]) -> list[str]:
+    """`12 (50.0%)` for each grade, and the total."""
+    total = sum(counts.values())
+    return [*(f"{whole(n)} ({n / total:.1%})" for n in counts.values()), whole(total)]
+
+
+def _extremes(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[TableRow]:
+    for name, extremes in metrics["extremes"].items():
+        factor, places = (100.0, 1) if name in percent else (1.0, 2)
+        label = Verbatim(name + (" x100" if name in percent else ""))
+        for method, values in extremes["methods"].items():
+            figures = (f"{values[key] * factor:.{places}f}" for key in ("mean", "best", "worst"))
+            yield TableRow((label, Verbatim(method), *figures, whole(values["n"]), whole(extremes["n_questions"])))
+
+
+_DRIFT_NOTE = (
+    "as in the baseline: verdicts about the canary set (task=drift) that are what all ten replies of the baseline said. right: by the grades "
+    "of the set. drifted: another verdict in all six replies of the check. McNemar's p compares flips to wrong with flips to right; it decides nothing."
+)
+
+
+def drift_section(data: ReportData) -> Section | None:
+    """What the newest check found, with a warning where the judge has drifted; None for a run whose judge was not checked."""
+    if "check" not in data.drift:
+        return None
+    section = check_section(data.drift["check"], data.drift["baseline"])
+    parts = [replace(part, shown_in=PAGES) for part in section.parts]
+    alarm = Note("the judge has drifted: some verdicts are no longer those of its baseline", kind="warning")
+    return replace(section, parts=(*([alarm] if data.drift["check"]["alarm"] else []), *parts))
+
+
+def check_section(check: Mapping[str, Any], baseline: Mapping[str, Any]) -> Section:
+    """One row with what a check found, and which models answered then and now."""
+    heads = ("checked", "as in the baseline", "right", "drifted", "to wrong", "to right", "other", "McNemar p")
+    cells = (
+        _day(check["ended_at"]),
+        _share(check["matched"], check["verdicts"]),
+        _share(check["right"], check["graded"]),
+        *map(whole, (check["drifted"], *check["flips"].values())),
+        "-" if check["mcnemar_p"] is None else decimal(check["mcnemar_p"], 3),
+    )
+    columns = tuple(TableColumn(head, is_text=place == 0) for place, head in enumerate(heads))
+    models = (
+        Note((f"baseline of {_day(baseline['ended_at'])}, answered by ", Verbatim(served_words(baseline["served"])))),
+        Note(("the check, answered by ", Verbatim(served_words(check["served"])))),
+    )
+    parts = (Table(columns, (TableRow(cells),)), *models, Note(_DRIFT_NOTE))
+    return Section("drift", "Drift of the judge", parts, folded=not check["alarm"])
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} of {total:,} ({count / total:.1%})" if total else "0 of 0"
+
+
+def _day(time: str) -> str:
+    return time[:16].replace("T", " ") + " UTC"
+
+
+def served_words(served: Iterable[Mapping[str, Any]]) -> str:
+    """Which models and fingerprints answered, and how often."""
+    return ", ".join(
+        f"{row['model'] or 'a model without a name'}"
+        + (f" ({row['fingerprint']})" if row["fingerprint"] else "")
+        + f" {row['calls']:,}"
+        for row in served
+    )
+
+
+def better_section(data: ReportData) -> Section | None:
+    """A chart per method against the first one, the best method first, on a terminal a row per method; None where nothing has a value."""
+    charts, title = tuple(_differences(data)) if data.methods else (), "Better?"
+    if not charts:
+        charts, title = tuple(_means(data)), "How good?"
+    return Section("better", title, (*charts, *_first_score(data))) if charts else None
+
+
+def _first_score(data: ReportData) -> Iterator[Table | Note]:
+    """The first score of each of several methods, with its difference from the first one."""
+    metrics, groups = data.metrics, method_groups(data.metrics)
+    names = valued_scores(metrics)
+    if not names or len(groups) == 1:
+        return
+    several = iteration_count(metrics) > 1
+    methods = shown_methods(names[0], metrics)
+    head = _terminal_head(names[0], data)
+    columns = (
+        TableColumn((*pieces_of(head.name), head.mark), is_text=True),
+        TableColumn(f"mean [{metrics['scoring']['level']:.0%}]", is_text=True),
+        TableColumn("values" if several else "n", drop=1),
+        *([TableColumn("iterations", drop=4)] if several else []),
+        *_difference_columns(data),
+    )
+    rows = (TableRow((Verbatim(method), *_method_cells(names[0], method, data))) for method in methods)
+    yield Table(columns, tuple(rows), shown_in=TERMINAL)
+    if left_out := len(groups) - len(methods):
+        yield Note(f"and {plural(left_out, 'method')} between them in the report", shown_in=TERMINAL)
+
+
+def _difference_columns(data: ReportData) -> Sequence[TableColumn]:
+    if data.methods is None:
+        return ()
+    base = TableColumn(Verbatim(f"against {data.methods['base']}"), is_text=True)
+    return (base, TableColumn("cases in both", drop=3), TableColumn("verdict", is_text=True))
+
+
+def _method_cells(name: str, method: str, data: ReportData) -> Iterator[Cell]:
+    """The figures of a method; words in place of a difference that there is not."""
+    score, percent = method_groups(data.metrics)[method]["scores"].get(name), name in data.settings.percent
+    yield score_cell(score, percent=percent)
+    yield whole(score["n_ok"]) if score else ""
+    if iteration_count(data.metrics) > 1:
+        yield _spread(score or {}, percent=percent)
+    if data.methods is None:
+        return
+    paired = data.methods["candidates"].get(method, {}).get(name)
+    if paired is None or not paired["n"]:
+        yield from ("", "", "") if method == data.methods["base"] else ("-", "0", "")
+        return
+    difference, _, bounds = difference_text(times_100(paired) if percent else paired).partition(" ")
+    yield from (ScoreCell(difference, bounds), whole(paired["n"]), paired["state"].replace("_", " "))
+
+
+def _differences(data: ReportData) -> Iterator[Chart]:
+    """The headline scores that both methods have values for. Charts after the first are folded."""
+    assert data.methods is not None
+    base, candidates, percent = data.methods["base"], data.methods["candidates"], data.settings.percent
+    best = best_method(data) or next(iter(candidates))
+    for method in (best, *(name for name in candidates if name != best)):
+        measured = [(name, score) for name, score in candidates[method].items() if score["n"]][:HEADLINES]
+        names = {heading(name, data.metrics, percent): name for name, _ in measured}
+        shown = {
+            head: times_100(score) if name in percent else score
+            for (head, name), (_, score) in zip(names.items(), measured, strict=True)
+        }
+        scaled = {head: score for head, score in shown.items() if has_scale(score)}
+        others = {head: score for head, score in shown.items() if not has_scale(score)}
+        title, link = (Verbatim(method), " minus ", Verbatim(base)), _Differing(names)
+        if scaled:
+            markup = score_forest(scaled, (base, method), link, _parts_words(names.values(), data))
+            yield Chart(title, markup, folded=method != best)
+        if others:
+            yield Chart(title, unscaled_forest(others, (base, method), link), folded=method != best)
+
+
+def _parts_words(names: Iterable[str], data: ReportData) -> str:
+    """`overall_score: 2 of 8 parts (retrieval_score, faithfulness).`, for each composite that lacks parts."""
+    parts = ((name, *measured_parts(name, data.metrics)) for name in names)
+    return " ".join(f"{name}: {count} ({measured})." for name, count, measured in parts if count)
+
+
+@dataclass(frozen=True)
+class _Differing:
+    """The address of the questions on which the methods differ in a score. `names` are the scores by their headings."""
+
+    names: Mapping[str, str]
+
+    def __call__(self, head: str) -> str:
+        return page_address(score=self.names[head], only="1")
+
+
+def _means(data: ReportData) -> Iterator[Chart]:
+    """The means of a run of one method; of several without shared cases, a chart for each."""
+    metrics, groups = data.metrics, method_groups(data.metrics)
+    names = list(dict.fromkeys([*headline_names(metrics), *chart_names(metrics)]))[:HEADLINES]
+    level = f"{metrics['scoring']['level']:.0%}"
+    note = f"The bar is the {level} interval, the upright line the mean, the thin line the threshold of the score."
+    for place, (method, group) in enumerate(groups.items()):
+        rows = [_mean_row(name, group["scores"].get(name), method if len(groups) > 1 else None, data) for name in names]
+        measured = [row for row in rows if row is not None]
+        if measured:
+            title = Verbatim(method) if metrics["by"].get("method") else ""
+            yield Chart(title, mean_table(measured, note), folded=place > 0)
+
+
+def _mean_row(name: str, score: Mapping[str, Any] | None, method: str | None, data: ReportData) -> MeanRow | None:
+    if score is None or score["mean"] is None:
+        return None
+    percent = name in data.settings.percent
+    cell = score_cell(score, percent=percent, declared=data.metrics["declared"][name])
+    scale = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip()
+    return MeanRow(
+        name,
+        page_address(method=method, score=name, verdict="miss"),
+        cell.mean,
+        f"n = {whole(score['n_ok'])}: too few" if cell.few else cell.interval,
+        cell.passed,
+        scale,
+        _marks(cell.plot, few=cell.few),
+        cell.few,
+    )
+
+
+def _marks(plot: Plot | None, *, few: bool) -> Marks | None:
+    if plot is None:
+        return None
+    limits = () if plot.threshold is None else (plot.threshold,)
+    return Marks(plot.mean, None if few else plot.low, None if few else plot.high, limits, few)

@@ -1,0 +1,462 @@
+"""`report.html`: a run as one file to look at. It loads nothing and sends nothing, and holds no time and nothing that this
+machine paid: equal runs give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ragpipe.core.sample import OUTPUT_KEY
+from ragpipe.core.text import printable
+from ragpipe.report.case_rows import FAILED, PASSED, CaseRows, read_case_rows
+from ragpipe.report.case_views import MARKS, CaseView, ScoreView, TextPart, case_views, shorten_for_page
+from ragpipe.report.model import (
+    CaseName,
+    Chart,
+    ItemList,
+    Note,
+    Report,
+    RowHead,
+    ScoreCell,
+    Section,
+    SectionPart,
+    Strong,
+    Table,
+    pieces_of,
+    plain_text,
+    texts_of,
+)
+from ragpipe.report.page_file import (
+    PIECES,
+    ROWS_PER_BLOCK,
+    TEXTS_PER_BLOCK,
+    DataBlock,
+    JsonList,
+    Page,
+    TextPool,
+    column_block,
+    core_script,
+    core_style,
+    json_block,
+    page_address,
+    page_environment,
+    write_page,
+)
+from ragpipe.store.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run_tables import batches, open_table, read_columns, rows_at, schema_of
+from ragpipe.store.table_rows import OutputKey
+
+_SCRIPTS = ("human_verdicts.js", "case_parts.js", "report_case.js", "report_list.js")
+_STYLES = ("front.css", "cases.css")
+
+
+def write_run_page(path: Path, report: Report, cases: RunCases | None) -> list[Path]:
+    """Write the page and, above SINGLE_FILE_MB megabytes of data, the files beside it; those with the same content are left
+    alone. Returns their paths. Raises DataError, OutputError.
+
+    Args:
+        path: the file.
+        report: what stands above and below the cases.
+        cases: the cases; None for a page without them.
+    """
+    return write_page(path, run_page(report, cases))
+
+
+def run_page(report: Report, cases: RunCases | None) -> Page:
+    """The page. Its blocks are read from the run as they are asked for. Raises DataError."""
+    shown = cases if cases is not None and len(cases.rows) else None
+    body = (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(front=front_markup(report), cases=shown, worst=list(static_cases(shown)) if shown else ())
+    )
+    script = report_script() if shown else ""
+    style = core_style() + "".join(map(_template_text, _STYLES))
+    return Page(f"{report.name} · ragpipe", Markup(body), style, script, shown.blocks() if shown else ())
+
+
+def report_script() -> str:
+    """The script of the page: the same for every run."""
+    return core_script(PIECES) + "".join(map(_template_text, _SCRIPTS))
+
+
+def _template_text(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Any:
+    return page_environment(TEMPLATES)
+
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+_ANSWER = {"better": ("scores", "shared", "methods", "corrected")}
+_SIDE = {"problems": ("contradictions",), "gates": ()}
+_WIDE = {"slices": ()}
+_FOLDED = ("spread", "distributions", "iterations")
+_WORDS = {"problems": "Advice", "gates": "In words", "slices": "Not on this page"}
+_KINDS = {
+    "table_part": Table,
+    "note_part": Note,
+    "chart_part": Chart,
+    "case_name": CaseName,
+    "items": ItemList,
+    "score_cell": ScoreCell,
+    "row_head": RowHead,
+    "strong": Strong,
+}
+Panels = Sequence[tuple[Section, Sequence[Section]]]
+
+
+@dataclass(frozen=True)
+class _Zones:
+    """Where sections stand above the cases, each with those folded below it; the second column is the middle of a narrow page."""
+
+    answer: Panels
+    side: Panels
+    wide: Panels
+    folded: Sequence[Section]
+    words: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FrontParts:
+    """The markup around the cases: `head` above the navigation, `sections` before the cases, `fine_print` after them, the
+    signature last."""
+
+    head: Markup
+    sections: Markup
+    fine_print: Markup
+    before: Sequence[tuple[str, str]]
+    after: Sequence[tuple[str, str]]
+
+
+def front_markup(report: Report) -> FrontParts:
+    """The report without its cases. A section without a place above the cases is fine print."""
+    shown = report.for_medium("html")
+    zones, fine_print = _zones(shown.sections)
+    macros = _template().make_module()
+    return FrontParts(
+        head=Markup(macros.head(shown)),
+        sections=Markup(macros.sections(zones)),
+        fine_print=Markup(macros.fine_print(fine_print) + macros.signature(shown)),
+        before=(),
+        after=[(section.name, section.title.split(" (")[0]) for section in fine_print],
+    )
+
+
+def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
+    """The sections in their zones, and those that are fine print."""
+    by_name = {section.name: section for section in sections}
+    placed = set[str]()
+
+    def panels(names: Mapping[str, Sequence[str]]) -> Panels:
+        zone = []
+        for name, more in names.items():
+            present = [by_name[each] for each in (name, *more) if each in by_name]
+            if present:
+                placed.update(section.name for section in present)
+                zone.append((present[0], present[1:]))
+        return zone
+
+    answer, side, wide = panels(_ANSWER), panels(_SIDE), panels(_WIDE)
+    folded = [by_name[name] for name in _FOLDED if name in by_name]
+    placed.update(_FOLDED)
+    return _Zones(answer, side, wide, folded, _WORDS), [section for section in sections if section.name not in placed]
+
+
+def _only(section: Section, parts: Sequence[SectionPart]) -> Section:
+    return replace(section, parts=tuple(parts))
+
+
+def _row_count(parts: Sequence[SectionPart]) -> int:
+    return sum(len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table))
+
+
+@cache
+def _template() -> Any:
+    environment = page_environment(TEMPLATES)
+    environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of}
+    environment.filters |= {"only": _only, "row_count": _row_count}
+    for name, kind in _KINDS.items():
+        environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
+    return environment.get_template("front.html.jinja")
+
+
+WORST = 20
+_TEXT_MAX = 1000
+_VERDICTS = {FAILED: "miss", PASSED: "pass"}
+
+
+@dataclass(frozen=True)
+class StaticCase:
+    """A case in short. `scores` are name, value and verdict of its headline scores."""
+
+    name: str
+    link: str
+    question: str
+    answer: str
+    scores: Sequence[tuple[str, str, str]]
+
+
+def static_cases(cases: RunCases) -> Iterator[StaticCase]:
+    """The `WORST` lowest cases by the main score. Raises DataError."""
+    rows, worst = cases.rows, cases.worst(WORST)
+    at = {number: int(rows.places[number]) for number in worst}
+    records = rows_at(cases.iteration.records, list(at.values()), ("question", "answer")) if worst else {}
+    for place in worst:
+        scores = [
+            (name, f"{rows.values[name][place]:.4g}", _VERDICTS.get(int(rows.verdicts[name][place]), ""))
+            for name in rows.headline or rows.scores
+            if np.isfinite(rows.values[name][place])
+        ]
+        record, name = records[at[place]], rows.names[place]
+        question, answer = (shorten_for_page(record[column] or "", _TEXT_MAX) for column in ("question", "answer"))
+        yield StaticCase(name, page_address(case=name), question, answer, scores)
+
+
+PAGE_CASES = 20_000
+"""A page has so many cases at most."""
+PROMPTS_MB = 24
+"""Megabytes of prompts and replies on a page, as they are stored without compression; on the page they take about a tenth."""
+
+
+@dataclass(frozen=True)
+class RunCases:
+    """The cases of an iteration of a run, for its page. `metrics` is what the page shows, `run_id` the id of the run, `most` how
+    many cases the page has."""
+
+    run: RunFolder
+    iteration: IterationFolder
+    metrics: Mapping[str, Any]
+    run_id: str
+    prompts_mb: float = PROMPTS_MB
+    most: int = PAGE_CASES
+
+    @cached_property
+    def rows(self) -> CaseRows:
+        """The list. Raises DataError."""
+        return read_case_rows(self.iteration.records, self.metrics, self.most)
+
+    @cached_property
+    def with_prompts(self) -> frozenset[int]:
+        """The cases of the page, by their number there, that have their prompts and replies: the worst ones, as many as
+        `prompts_mb` are enough for, each case counted as large as their mean."""
+        size = _stored_bytes(self.iteration)
+        share = min(1.0, self.prompts_mb * 1e6 / size) if size else 1.0
+        return frozenset(self.rows.worst_first()[: int(self.rows.total * share)].tolist())
+
+    def worst(self, count: int) -> list[int]:
+        """The worst cases that have the main score, by their number on the page."""
+        rows = self.rows
+        values = rows.values.get(rows.main)
+        if values is None:
+            return []
+        return [int(place) for place in rows.worst_first()[:count] if np.isfinite(values[place])]
+
+    def blocks(self) -> Iterator[DataBlock]:
+        """The cases in full (`d<n>`) with chunk texts (`t<n>`), prompts and replies (`p<n>`) while they are read, then the texts of the
+        search (`text`), `cols` and `index`. Raises DataError."""
+        cols, layout = column_block(self.rows.columns())
+        texts, prompts, searched, number = TextPool(), TextPool("p"), JsonList(), 0
+        varied = self._iteration_values()
+        shown, is_with_prompts = self._shown_scores(), self.with_prompts.__contains__
+        views = case_views(self.run, self.iteration, shown, is_with_prompts, self.rows.places)
+        while part := list(islice(views, ROWS_PER_BLOCK)):
+            values = list[dict[str, Any]]()
+            for place, view in enumerate(part, number * ROWS_PER_BLOCK):
+                answer = "".join(piece.text for piece in view.answer or ())
+                searched.append(f"{view.question}\n{answer}".lower())
+                differing = varied.differing(place) if varied else {}
+                values.append(case_value(view, texts, prompts) | ({"it": differing} if differing else {}))
+            yield json_block(f"d{number}", values)
+            yield from texts.full_blocks()
+            yield from prompts.full_blocks()
+            number += 1
+        yield from texts.blocks()
+        yield from prompts.blocks()
+        yield searched.block("text")
+        yield cols
+        yield json_block("index", self._index(layout))
+
+    def _iterations(self) -> list[int]:
+        """The iterations that the page is of; empty for a single one."""
+        numbers = list(self.metrics.get("iterations", ()))
+        return numbers if len(numbers) > 1 else []
+
+    def _iteration_values(self) -> IterationValues | None:
+        records = [self.run.iteration(number).records for number in self._iterations()]
+        return IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
+
+    def _shown_scores(self) -> list[str]:
+        return [name for name in self.rows.scores if name != "overall_score"]
+
+    def _index(self, layout: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {
+            "run": self.run_id,
+            "iterations": self._iterations(),
+            "iteration": int(self.iteration.root.name.rpartition("-")[2]),
+            **self.rows.index(),
+            "columns": layout,
+            "marks": MARKS,
+            "prompts": len(self.with_prompts),
+            "total": self.rows.total,
+            "rows_per_block": ROWS_PER_BLOCK,
+            "texts_per_block": TEXTS_PER_BLOCK,
+        }
+
+
+def _stored_bytes(iteration: IterationFolder) -> int:
+    """The bytes of all prompts and replies, as the footer of `judge_inputs.parquet` has them."""
+    with open_table(iteration.judge_inputs, ["messages", "reply"]) as file:
+        groups = (file.metadata.row_group(number) for number in range(file.num_row_groups))
+        columns = (group.column(number) for group in groups for number in range(group.num_columns))
+        return sum(_size(column) for column in columns if column.path_in_schema in ("messages", "reply"))
+
+
+def _size(column: pq.ColumnChunkMetaData) -> int:
+    return int(column.total_uncompressed_size)
+
+
+def case_value(view: CaseView, texts: TextPool, prompts: TextPool) -> dict[str, Any]:
+    """A case as its `d` block holds it: chunk texts, prompts and replies by their numbers. What is empty is left out."""
+    value = {
+        "q": view.question,
+        "a": None if view.answer is None else _parts(view.answer),
+        "e": view.error,
+        "h": [[turn["role"], turn["text"]] for turn in view.history],
+        "ref": view.references,
+        "l": view.labels,
+        "k": [_context(context, texts) for context in view.contexts],
+        "s": {score.name: shown for score in view.scores if (shown := _score(score))},
+        "dg": view.diagnosis,
+        "j": [_call(call, prompts) for call in view.calls],
+        "n": view.left_out,
+        "x": view.digest,
+    }
+    return {name: part for name, part in value.items() if part or name == "a"}
+
+
+def _parts(parts: Sequence[TextPart]) -> str | list[Any]:
+    """A text as itself, or where something is marked as pieces, each a text or a text with its mark."""
+    if not any(part.mark for part in parts):
+        return "".join(part.text for part in parts)
+    return [[part.text, part.mark] if part.mark else part.text for part in parts]
+
+
+def _context(context: Mapping[str, Any], texts: TextPool) -> dict[str, Any]:
+    """A chunk: what names it across methods, where it is from, the number of its text, and its marks as places in this text."""
+    shown = [printable(part.text) for part in context["text"]]
+    number = texts.number("".join(shown))
+    rank, score = context["rank"], context["score"]
+    words = [*context["places"], *([str(score)] if score is not None else []), *filter(None, [context["policy"]])]
+    place = (f"{rank}. " if rank is not None else "") + " · ".join(map(str, words))
+    marks, start = list[Any](), 0
+    for text, part in zip(shown, context["text"], strict=True):
+        end = start + _units(text)
+        if part.mark:
+            marks.append([start, end, part.mark])
+        start = end
+    return {"id": context["id"] or number, "p": place, "t": number, **({"m": marks} if marks else {})}
+
+
+def _units(text: str) -> int:
+    """The length of a text as JavaScript counts it: in units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _score(score: ScoreView) -> dict[str, Any]:
+    """Reason, contradicted claims and details of a score; its value and verdict are in the columns."""
+    claims = [[claim.claim, [[item.quote, item.place] for item in claim.passages]] for claim in score.contradicted]
+    blocks = [
+        {"n": block.name, "h": block.heads, "r": block.rows, "i": block.items, "more": block.more}
+        for block in score.blocks
+    ]
+    value = {"r": score.reason, "c": claims, "b": [{k: v for k, v in block.items() if v} for block in blocks]}
+    return {name: part for name, part in value.items() if part}
+
+
+def _call(call: Mapping[str, Any], prompts: TextPool) -> dict[str, Any]:
+    template = f"{call['template']}.{call['template_version']}" if call["template"] else ""
+    value = {
+        "m": call["metric"],
+        "s": call["step"],
+        "t": "" if call["turn"] == "ask" else call["turn"],
+        "j": call["judge"],
+        "tp": template,
+        "st": call["status"],
+        "msg": call["message"],
+        "in": call["tokens_in"],
+        "out": call["tokens_out"],
+        "c": call["computed"],
+    }
+    if "messages" in call:
+        value |= {"k": call["key"], "f": call["flags"]}
+        value |= {"p": [[role, prompts.number(text)] for role, text in call["messages"]]}
+        value |= {"r": [prompts.number(call["reply"])]}
+    return {name: part for name, part in value.items() if part not in (None, "", False, [])}
+
+
+_BATCH = 8192  # cases
+_DIGITS = 7
+"""Digits of a value: those of the single precision in which the page has the others."""
+
+
+class IterationValues:
+    """The values of all cases in several iterations.
+
+    Args:
+        records: `records.parquet` of each iteration, in their order.
+        cases: the cases of the page in its order, each by sample, method and repeat.
+        scores: names of scores; one that an iteration lacks is missing there.
+
+    Raises DataError for a table that cannot be read.
+    """
+
+    def __init__(self, records: Sequence[Path], cases: Iterable[OutputKey], scores: Sequence[str]) -> None:
+        places = {case: place for place, case in enumerate(cases)}
+        per_iteration = [_values(path, places, scores) for path in records]
+        self._values = {name: np.stack([values[name] for values in per_iteration]) for name in scores}
+
+    def differing(self, place: int) -> dict[str, list[float | None]]:
+        """Per score that has different values in the iterations a value for each; None is missing."""
+        columns = ((name, values[:, place]) for name, values in self._values.items())
+        return {name: [_number(value) for value in column] for name, column in columns if _is_varied(column)}
+
+
+def _cases(records: Path) -> Iterator[OutputKey]:
+    for batch in batches(records, OUTPUT_KEY, size=_BATCH):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Per score an array as long as `places`; NaN where the iteration has no value."""
+    order = np.fromiter((places.get(case, -1) for case in _cases(records)), dtype=np.int64)
+    known = order >= 0
+    columns = schema_of(records).names
+    values = {}
+    for name in scores:
+        values[name] = np.full(len(places), np.nan)
+        if name in columns:
+            column = read_columns(records, [name])[name].cast(pa.float64()).to_numpy()
+            values[name][order[known]] = column[known]
+    return values
+
+
+def _is_varied(column: NDArray[np.float64]) -> bool:
+    return not np.array_equal(column, np.broadcast_to(column[:1], column.shape), equal_nan=True)
+
+
+def _number(value: np.float64) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None

@@ -1,0 +1,313 @@
+"""Lines of a terminal: pieces of text with a style each, cut, padded and wrapped to the columns of a screen."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, takewhile, zip_longest
+from typing import Any
+
+from ragpipe.core.text import on_one_line
+from ragpipe.core.usage import Usage
+
+GAP = 2  # columns between two cells
+_TEXT_MAX = 4000  # characters of one text of the data
+_FOLDED = 20  # columns of a cell that is broken into lines
+
+
+class Head(str):
+    """The head of a table or of a paragraph: bold."""
+
+
+class Good(str):
+    """A good verdict: green."""
+
+
+class Bad(str):
+    """A bad verdict: red."""
+
+
+class Caution(str):
+    """A verdict that needs a look: yellow."""
+
+
+class Grey(str):
+    """What matters less, such as a figure from too few questions: dim."""
+
+
+STYLES: dict[type[str], str] = {Head: "bold", Good: "green", Bad: "bold red", Caution: "yellow", Grey: "dim"}
+"""The style of each kind of piece, in the words of rich. The words of a piece say the same without it."""
+
+Line = tuple[str, ...]
+"""A line as pieces of text; a piece of a class of this module has a style."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Where lines are shown: `columns` wide; `writable` is a text as the stream will show it."""
+
+    columns: int
+    writable: Callable[[str], str] = str
+
+    def text(self, text: str, limit: int = _TEXT_MAX) -> str:
+        """A text of others on one line, every control character as an escape, at most `limit` columns wide."""
+        return cut(self.writable(on_one_line(text, _TEXT_MAX)), limit)
+
+
+def columns_of(text: str) -> int:
+    """Columns that a text takes on a terminal: two for a wide character, none for one that is combined with the one before."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, limit: int) -> str:
+    """The text, or its beginning and `...` in at most `limit` columns; its style stays."""
+    if columns_of(text) <= limit:
+        return text
+    left, kept = max(0, limit - 3), 0
+    for character in text:
+        left -= _columns(character)
+        if left < 0:
+            break
+        kept += 1
+    return type(text)(text[:kept].rstrip() + "..."[:limit])
+
+
+def cut_in_the_middle(text: str, limit: int) -> str:
+    """Beginning and end of a name that is too long: long names differ at either."""
+    if columns_of(text) <= limit or limit < 8:
+        return cut(text, limit)
+    end = text[-((limit - 2) // 3) :]
+    while columns_of(end) > (limit - 2) // 3:
+        end = end[1:]
+    return type(text)(cut(text, limit - columns_of(end)) + end)
+
+
+def cut_apart(names: Sequence[str], limit: int) -> list[str]:
+    """Each of the names in at most `limit` columns, so that two that differ stay different: those that `cut_in_the_middle` would make
+    the same are cut around the place where they differ, and numbered where there is no room for it."""
+    shortened = {name: cut_in_the_middle(name, limit) for name in names}
+    for text in set(shortened.values()):
+        alike = [name for name in shortened if shortened[name] == text]
+        if len(alike) > 1:
+            shortened |= {name: type(name)(_around_difference(name, alike, limit)) for name in alike}
+    if len(set(shortened.values())) < len(shortened):
+        shortened = {name: type(name)(cut(f"{place}: {name}", limit)) for place, name in enumerate(shortened, 1)}
+    return [shortened[name] for name in names]
+
+
+def _around_difference(name: str, alike: Sequence[str], limit: int) -> str:
+    """The name with what not all of these names share, and with what follows or stands before it where there is room."""
+    start = _alike_from_start(alike)
+    end = _alike_from_start([text[start:][::-1] for text in alike])
+    tail, head = name[start:], name[: len(name) - end]
+    if columns_of(tail) + 3 <= limit:
+        return cut(name[:start] + "...", limit - columns_of(tail)) + tail
+    if columns_of(head) + 3 <= limit:
+        return cut(name, limit)
+    return "..." + cut(tail, limit - 3)
+
+
+def _alike_from_start(texts: Sequence[str]) -> int:
+    """How many first characters all of the texts share."""
+    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False)))
+
+
+def wrapped(line: Line, columns: int, indent: str = "  ") -> list[Line]:
+    """The line broken at blanks to lines of at most so many columns; all but the first begin with `indent`."""
+    text = "".join(line)
+    if columns_of(text) <= columns:
+        return [line]
+    styles = [type(piece) for piece in line for _ in piece]
+    lines: list[Line] = []
+    for start, end in _breaks(text, max(columns, 20), columns_of(indent)):
+        pieces = tuple(_styled(text[start:end], styles[start:end]))
+        lines.append((indent, *pieces) if lines else pieces)
+    return lines
+
+
+def _breaks(text: str, columns: int, indent: int) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends: at blanks, and within a word that is wider than a line."""
+    start, end, room = 0, 0, columns
+    for word in re.finditer(r"\S+", text):
+        place = word.start()
+        if end and columns_of(text[start : word.end()]) > room:
+            yield start, end
+            start, room = place, columns - indent
+        while columns_of(text[start : word.end()]) > room:
+            width = accumulate(map(_columns, text[start : word.end()]))
+            start, last = start + max(1, sum(used <= room for used in width)), start
+            yield last, start
+            room = columns - indent
+        end = word.end()
+    yield start, end
+
+
+def _styled(text: str, styles: Sequence[type[str]]) -> Iterator[str]:
+    """The text in pieces of one style each; `styles` has the style of each character."""
+    for style, run in groupby(zip(text, styles, strict=True), key=lambda pair: pair[1]):
+        yield style("".join(character for character, _ in run))
+
+
+def table_columns(rows: Sequence[Sequence[str]]) -> int:
+    """Columns that a table of these rows takes."""
+    return sum(_widths(rows)) + GAP * (len(rows[0]) - 1)
+
+
+def folded_cells(rows: Sequence[Sequence[str]], columns: int) -> list[list[str]]:
+    """The rows with the cells of the widest columns broken into lines, as far as that lets the table fit."""
+    grid = [list(row) for row in rows]
+    for _ in range(len(grid[0])):
+        widths = _widths(grid)
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        room = max(_FOLDED, widths[widest] + columns - table_columns(grid))
+        for row in grid:
+            lines = (wrapped((line,), room, indent="") for line in row[widest].split("\n"))
+            text = "\n".join("".join(pieces) for broken in lines for pieces in broken)
+            row[widest] = type(row[widest])(text)
+    return grid
+
+
+def table_lines(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[Line]:
+    """The rows of a table as lines: cells of the columns `left` aligned left, the others right. A cell may have several lines."""
+    widths = _widths(rows)
+    lines: list[Line] = []
+    for row in rows:
+        for cells in zip_longest(*([type(cell)(line) for line in cell.split("\n")] for cell in row), fillvalue=""):
+            pieces: list[str] = []
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+                blank = " " * (width - columns_of(cell))
+                pieces += [cell, blank] if place in left else [blank, cell]
+                pieces.append(" " * GAP)
+            while pieces and not pieces[-1].strip():
+                pieces.pop()
+            lines.append(tuple(piece for piece in pieces if piece))
+    return lines
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(columns_of(line) for cell in column for line in cell.split("\n")) for column in zip(*rows, strict=True)]
+
+
+def whole(number: float) -> str:
+    """`12,345`."""
+    return f"{int(number):,}"
+
+
+def money(usd: float | None) -> str:
+    """`$0.0123`, `price unknown`."""
+    if usd is None:
+        return "price unknown"
+    return f"${usd:.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def percent_with_interval(row: Mapping[str, Any]) -> str:
+    """A row's `share` and `interval` as `90 [66, 98]`, in percent; `-` where there is no share."""
+    if row["share"] is None:
+        return "-"
+    interval = row["interval"]
+    bounds = f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]" if interval else ""
+    return f"{100 * row['share']:.0f}{bounds}"
+
+
+def price(usage: Usage) -> str:
+    """`$0.0123`, or `at least $0.0123 (4 calls without a price)`; `price unknown` when no price is known."""
+    known, unpriced = usage.usd_known, usage.unpriced
+    if not unpriced:
+        return money(known)
+    if not known:
+        return money(None)
+    return f"at least {money(known)} ({whole(unpriced)} call{'s' if unpriced > 1 else ''} without a price)"
+
+
+def is_free(used: Mapping[str, Any]) -> bool:
+    """Whether the replies that the results use cost nothing, as those of a recorded judge; `used` is that of `cost.json`."""
+    return not (used["usd_known"] or used["unpriced"])
+
+
+def is_recorded(used: Mapping[str, Any], spent: Mapping[str, Any]) -> bool:
+    """Whether they cost nothing and none was asked for here; `used` and `spent` are those of `cost.json`."""
+    return is_free(used) and not spent.get("calls")
+
+
+def decimal(value: float, places: int) -> str:
+    """A mean or a bound: `0.85`; from 100 on `1,234.5`."""
+    return f"{value:.{places}f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def bracketed(bounds: Mapping[str, Any] | None, factor: float = 1.0, places: int = 2) -> str:
+    """An interval as `[0.82, 0.88]`; empty where there is none."""
+    if bounds is None:
+        return ""
+    return f"[{decimal(bounds['low'] * factor, places)}, {decimal(bounds['high'] * factor, places)}]"
+
+
+def share_below_one(value: float) -> str:
+    """A percentage that never rounds up to 100 %."""
+    return f"{min(value, 0.999):.1%}"
+
+
+def percentage(value: float | None, missing: str = "-") -> str:
+    """`95.0%`; `missing` where there is no value."""
+    return missing if value is None else f"{value:.1%}"
+
+
+def count_with_share(count: int, total: int) -> str:
+    """`3 (7.5%)`; `0` alone where nothing was counted."""
+    return f"{whole(count)} ({count / total:.1%})" if count else "0"
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """`1 error`, `2 errors`; `nouns` is the plural where it is not the noun and an s."""
+    return f"{whole(count)} {noun if count == 1 else nouns or noun + 's'}"
+
+
+_ID = 60
+
+
+def difference_text(score: Mapping[str, Any]) -> str:
+    """`+0.043 [+0.012, +0.074]`; `n = 3: too few` in place of an interval of fewer than 5 questions."""
+    if score["difference"] is None:
+        return "-"
+    text = figure_text(score["difference"], sign=True)
+    if interval := score["interval"]:
+        if interval["too_few"]:
+            return f"{text} (n = {whole(score['n'])}: too few)"
+        text += f" [{figure_text(interval['low'], sign=True)}, {figure_text(interval['high'], sign=True)}]"
+    return text
+
+
+_LEAST = 1e-6
+
+
+def figure_text(value: float | None, *, sign: bool = False) -> str:
+    """Three decimals below 10, one below 1,000, none above; two digits where three decimals show none; `-` for none. What is less
+    than a millionth is 0."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if _LEAST <= size < 0.001:
+        places = 1 - math.floor(math.log10(size))
+    else:
+        value, places = 0.0 if size < _LEAST else value, 3 if size < 10 else 1 if size < 1000 else 0
+    return f"{value:+,.{places}f}" if sign else f"{value:,.{places}f}"
+
+
+def wins_text(score: Mapping[str, Any]) -> str:
+    """`26/6/7`: cases in which the candidate is better, equal and worse."""
+    return f"{whole(score['wins'])}/{whole(score['ties'])}/{whole(score['losses'])}"
+
+
+def case_text(key: Sequence[Any], has_one_method: bool) -> str:
+    """`dao-01`, with the method where the side has several, and with the repeat where it is not the first."""
+    sample, method, repeat = key
+    name = sample if has_one_method else f"{sample}/{method}"
+    return on_one_line(name + (f" repeat {repeat}" if repeat != 1 else ""), _ID)

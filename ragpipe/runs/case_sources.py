@@ -1,0 +1,277 @@
+"""Where the frozen tables of a run come from: a data set with its system, or another run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.errors import DataError, OutputError, RagpipeError
+from ragpipe.core.text import on_one_line
+from ragpipe.data.dataset import Dataset, Record, open_dataset
+from ragpipe.data.index_manifest import IndexManifest
+from ragpipe.data.system_settings import LiveSystem
+from ragpipe.report.console import Console
+from ragpipe.runs.collect_outputs import ask_system
+from ragpipe.runs.collected_outputs import (
+    collected_outputs,
+    has_failures,
+    mark_closed_book,
+    take_over_outputs,
+    unknown_methods,
+)
+from ragpipe.runs.identity import kept_methods, method_identities, tables_digest
+from ragpipe.runs.judge_keys import check_judge
+from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
+from ragpipe.runs.manifest import JUDGED, previous_manifest
+from ragpipe.runs.settings import RunConfig
+from ragpipe.store.files import atomic_write, is_regular_file, json_unless_same, link_or_copy
+from ragpipe.store.run_folder import RunFolder
+from ragpipe.store.run_tables import check_regular_file, open_table
+from ragpipe.store.seals import unchecked
+
+
+class CaseSource(ABC):
+    """What fills samples.parquet and outputs.parquet of a run.
+
+    `name` is that of the data. `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None
+    where they are recorded.
+    """
+
+    name: str
+    collected_at: str | None = None
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """The digest of the data's content."""
+
+    @abstractmethod
+    def tables_digest(self, identity: dict[str, Any]) -> str:
+        """Names the content of both tables: equal ones are linked, not written again."""
+
+    @abstractmethod
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        """Put samples.parquet and outputs.parquet into the folder. Raises DataError and leaves nothing behind."""
+
+    def retry_failures(self, folder: RunFolder) -> bool:
+        """Ask the system again for what it failed on. True when the outputs may have changed."""
+        return False
+
+    def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
+        """Put the tables of iterations that are judged already into the folder. Returns their states by number."""
+        return {}
+
+    def check_unchanged(self) -> None:
+        """Raises OutputError when the data is not what it was at the start."""
+        return None
+
+
+class DatasetSource(CaseSource):
+    """The data set, and the system under test where its outputs are not recorded."""
+
+    def __init__(self, config: RunConfig, console: Console):
+        self._config, self._console = config, console
+        self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.cache)
+        self._index = open_index(config)
+        self.name = self.dataset.name
+
+    @property
+    def digest(self) -> str:
+        """The digest of the data set; with an index manifest, of both."""
+        return sha256([self.dataset.digest, self._index.digest]) if self._index else self.dataset.digest
+
+    def tables_digest(self, identity: dict[str, Any]) -> str:
+        return tables_digest(identity)
+
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        previous = previous_manifest(folder)
+        previous_folder = RunFolder(folder.root.parent / str(previous.get("run_id")))
+        kept = self._kept_methods(previous, identity)
+        is_sound = bool(previous) and table_damage(previous_folder, previous["data"].get("frozen")) is None
+        if is_sound and self._same_tables(previous, identity, kept):
+            link_tables(previous_folder, folder)
+            self.collected_at = previous["data"].get("collected_at")
+        elif not isinstance(self._config.system, LiveSystem):
+            counts = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)
+            self._warn_of_unknown_methods(counts.methods)
+            for line in self.dataset.remarks():
+                self._console.warn(on_one_line(line, 1000))
+        else:
+            load_samples(self.dataset, samples=folder.samples)
+            self._write_index(folder)  # a wrong index is reported before the system is asked
+            if not folder.outputs_journal.exists():
+                self._say_why_collected(previous, identity, kept)
+            self._take_over(previous_folder, folder, kept)
+            check_judge(self._config, folder.root.name, self._console.warn)
+            self._collect(folder, kept)
+            self._warn_of_unknown_methods(self._config.system.method_names)
+        self._write_index(folder)
+
+    def records(self) -> Iterator[Record]:
+        """The records of the data set, the outputs of a system that retrieves nothing marked."""
+        return mark_closed_book(self.dataset, self._config.system)
+
+    def _take_over(self, earlier: RunFolder, folder: RunFolder, methods: Sequence[str]) -> None:
+        """The answers of methods that are as they were in an earlier run: these are not asked again."""
+        if methods and earlier.outputs_journal.is_file():
+            counts = take_over_outputs(earlier.outputs_journal, folder.outputs_journal, methods)
+            for method, count in counts.items():
+                self._console.say(
+                    f"{count:,} outputs of {method} are those of run {earlier.root.name}: it is as it was"
+                )
+
+    def _kept_methods(self, previous: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
+        """The live methods whose outputs in a run are those that this run would collect, by the version alone where the user says so."""
+        system = self._config.system
+        if not previous or not isinstance(system, LiveSystem):
+            return []
+        by_version = (method.method for method in system.each_method() if method.by_version)
+        return kept_methods(previous["identity"], identity, frozenset(by_version))
+
+    def _same_tables(self, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]) -> bool:
+        """Whether a run has all outputs that this run would collect, and no others."""
+        if previous["data"].get("tables") == tables_digest(identity):
+            return True
+        return bool(kept) and len(kept) == len(method_identities(previous["identity"]["system"])) == len(
+            method_identities(identity["system"])
+        )
+
+    def _say_why_collected(self, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]) -> None:
+        """Said before a system is asked though there are outputs of the previous run."""
+        if not previous or previous["identity"]["system"]["kind"] == "recorded":
+            return
+        run, before = previous["run_id"], method_identities(previous["identity"]["system"])
+        again = [name for name in method_identities(identity["system"]) if name in before and name not in kept]
+        if not kept:
+            said = f"outputs are collected again: those of run {run} come from another system or other questions"
+            self._console.say(said)
+        elif again:
+            self._console.say(f"outputs of {', '.join(again)} are collected again: another system than in run {run}")
+
+    def retry_failures(self, folder: RunFolder) -> bool:
+        if not has_failures(folder.outputs_journal):
+            return False
+        self._collect(folder)
+        return True
+
+    def check_unchanged(self) -> None:
+        if (path := self.dataset.touched()) is None:
+            return
+        try:
+            is_same = open_dataset(self._config.dataset, Path.cwd(), self._config.cache).digest == self.dataset.digest
+        except RagpipeError:
+            is_same = False
+        if not is_same:
+            raise OutputError(
+                f"the data changed while the run was going on: {path} is not what it was at the start. To fix: start again: the "
+                "changed data opens its own run, what was answered is kept, and unchanged cases cost nothing"
+            )
+
+    def _warn_of_unknown_methods(self, methods: Iterable[str]) -> None:
+        if line := unknown_methods(self._config.system, methods):
+            self._console.warn(line)
+
+    def _write_index(self, folder: RunFolder) -> None:
+        if self._index:
+            json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
+
+    def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
+        """Ask the live system for every output that is missing or failed, and freeze all of them."""
+        system = self._config.system
+        if not isinstance(system, LiveSystem):
+            raise RagpipeError("a recorded system has nothing to collect")
+        ask_system(folder, system, self._config.plugins, taken_over, self.name, self._console)
+        self.collected_at = datetime.now(UTC).isoformat(timespec="seconds")
+        by_sample = collected_outputs(folder.outputs_journal, system.method_names)
+        pairs = ((sample, by_sample[sample.id]) for sample in read_samples(folder.samples))
+        load_outputs(pairs, outputs=folder.outputs)
+
+
+def open_index(config: RunConfig) -> IndexManifest | None:
+    """The index manifest of the system, None where the configuration names none. Raises DataError."""
+    path = config.system.index_manifest
+    return IndexManifest(path, Path.cwd(), config.cache) if path is not None else None
+
+
+class RunSource(CaseSource):
+    """The tables of an existing run: neither its data set nor its system is needed, and nothing is asked again.
+
+    With `scores` its scores and replies are taken over too: only the scoring is done again. Raises DataError when a table
+    is missing.
+    """
+
+    def __init__(self, source: RunFolder, manifest: dict[str, Any], *, scores: bool = False):
+        _check_tables(source)
+        self._source, self._data = source, manifest["data"]
+        self._states: dict[str, str] = manifest["iterations"] if scores else {}
+        self.name = self._data["name"]
+        self.collected_at = self._data.get("collected_at")
+
+    @property
+    def digest(self) -> str:
+        return str(self._data["digest"])
+
+    def tables_digest(self, identity: dict[str, Any]) -> str:
+        return str(self._data["tables"])
+
+    def write(self, folder: RunFolder, identity: dict[str, Any]) -> None:
+        link_tables(self._source, folder)
+
+    def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
+        adopted = {}
+        for number, state in self._states.items():
+            source, target = self._source.iteration(int(number)), folder.iteration(int(number))
+            if state == "complete" and is_regular_file(source.scores) and is_regular_file(source.judge_inputs):
+                target.create()
+                link_or_copy(source.scores, target.scores)
+                link_or_copy(source.judge_inputs, target.judge_inputs)
+                adopted[number] = JUDGED
+        return adopted
+
+
+def link_tables(source: RunFolder, target: RunFolder) -> None:
+    """Take both tables of another run, hard-linked where that is possible. Raises DataError when one is missing."""
+    _check_tables(source)
+    link_or_copy(source.samples, target.samples)
+    link_or_copy(source.outputs, target.outputs)
+    if is_regular_file(source.index):
+        link_or_copy(source.index, target.index)
+    if source.outputs_journal.is_file():  # copied, not linked: it is appended to when failures are asked again
+        atomic_write(target.outputs_journal, source.outputs_journal.read_bytes())
+
+
+def _check_tables(source: RunFolder) -> None:
+    """Raises DataError when a run has lost its frozen cases, or one of the tables is a link."""
+    for path in (source.samples, source.outputs):
+        check_regular_file(path)
+
+
+def table_digests(folder: RunFolder) -> dict[str, str]:
+    """The sha256 of both tables, as they are in the manifest."""
+    return {path.name: sha256_file(path) for path in (folder.samples, folder.outputs)}
+
+
+def table_damage(folder: RunFolder, known: Any) -> str | None:
+    """The first thing that is wrong with the frozen cases, in words; None where both tables are what was frozen. `known` are
+    the digests of the manifest."""
+    for path in (folder.samples, folder.outputs):
+        if fault := table_fault(path):
+            return f"{path.name}: {fault}"
+        if not isinstance(known, Mapping) or known.get(path.name) != sha256_file(path):
+            return f"{path.name} is not what was frozen"
+    return None
+
+
+def table_fault(path: Path, *, rows: bool = False) -> str | None:
+    """Why a table cannot be opened, or with `rows` why one of its rows cannot be read; None when it can."""
+    try:
+        with unchecked(), open_table(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups if rows else 0):
+                file.read_row_group(group)
+    except DataError as error:
+        return error.problems[0].found
+    return None

@@ -1,0 +1,205 @@
+"""Comparing run folders: opening the sides, and writing what was found to `outputs/<name>/comparisons/<id>/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragpipe.comparison.change_sources import ChangeSources
+from ragpipe.comparison.comparison import (
+    COMPARED_CASES_SCHEMA,
+    Comparison,
+    compare_sides,
+    compared_cases,
+    comparison_document,
+)
+from ragpipe.comparison.run_agreement import agreement, questions
+from ragpipe.comparison.settings import CompareSettings
+from ragpipe.comparison.side import TITLE, Side, opened_side
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.core.usage import Usage
+from ragpipe.core.version import FORMAT
+from ragpipe.report.compare_page import compare_page
+from ragpipe.report.comparison_summary import summary_markdown
+from ragpipe.report.exports import comparison_junit
+from ragpipe.report.page_file import write_page
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.run_list import check_unmodified
+from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
+from ragpipe.store.parquet_parts import parquet_writer
+from ragpipe.store.run_folder import COMPARISONS, RunFolder, make_folder
+from ragpipe.store.run_tables import read_json
+
+_OTHER_RUNS = 100
+"""Runs that are looked at for `compare.why`."""
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """A comparison with its open sides: `document` is the content of `comparison.json`."""
+
+    document: dict[str, Any]
+    base: Side
+    candidates: Sequence[Side]
+    comparisons: Sequence[Comparison]
+
+
+@contextmanager
+def compared_runs(
+    base: RunFolder, candidates: Sequence[RunFolder], settings: CompareSettings
+) -> Iterator[ComparedRuns]:
+    """Compare runs, or the methods of `base` where `settings.kind` says so. The tables are open inside.
+
+    Raises ConfigError where a candidate differs in what is not accepted, DataError for what cannot be read.
+    """
+    with ExitStack() as stack:
+
+        def opened(folder: RunFolder, method: str | None) -> Side:
+            manifest = checked_manifest(folder)
+            check_unmodified(folder, manifest["iterations"])
+            return stack.enter_context(opened_side(folder, manifest, method))
+
+        if settings.kind == "methods":
+            sides = [opened(base, method) for method in _methods(base, opened(base, None), settings)]
+        else:
+            methods: list[str | None] = [*settings.candidate_methods] or [None]
+            sides = [opened(base, settings.base_method)]
+            sides += [opened(folder, method) for folder in candidates for method in methods]
+        comparisons = compare_sides(sides[0], sides[1:], settings)
+        if settings.why:
+            others = [] if settings.kind == "methods" else list(_other_runs(sides, stack))
+            for candidate, comparison in zip(sides[1:], comparisons, strict=True):
+                sources = ChangeSources(sides[0], candidate, comparison.pairs, others)
+                headline = [name for name, score in comparison.document["scores"].items() if score["headline"]]
+                comparison.document["why"] = {name: sources.of(name) for name in headline}
+        document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings)
+        yield ComparedRuns(document, sides[0], sides[1:], comparisons)
+
+
+def _other_runs(sides: Sequence[Side], stack: ExitStack) -> Iterator[Side]:
+    """The newest runs beside those that are compared: one may have the answers of one and the judge of another."""
+    compared = {side.folder.root.resolve() for side in sides}
+    homes = dict.fromkeys(root.parent for root in compared)
+    paths = [path for home in homes for path in home.iterdir() if path not in compared and not path.is_symlink()]
+    paths = [path for path in paths if (path / "manifest.json").is_file()]
+    for path in sorted(paths, key=lambda path: -path.stat().st_mtime)[:_OTHER_RUNS]:
+        with suppress(RagpipeError, KeyError):
+            yield stack.enter_context(opened_side(RunFolder(path), checked_manifest(RunFolder(path))))
+
+
+def write_comparison(compared: ComparedRuns) -> Path:
+    """Write the files of a comparison beside the (last) candidate, and return their folder. A large page has side
+    files.
+
+    The same comparison has the same folder; files that would not change are left alone. Raises OutputError.
+    """
+    document = compared.document
+    sides = [[side["run_id"], side["method"]] for side in (document["base"], *document["candidates"])]
+    name = sha256({"sides": sides, "settings": document["settings"], "kind": document["kind"]})[:12]
+    folder = compared.candidates[-1].folder.root.parent / COMPARISONS / name
+    make_folder(folder)
+    sweep_temporaries(folder)
+    json_unless_same(folder / "comparison.json", document)
+    verdicts = [
+        {
+            **{key: document["candidates"][item["candidate"]][key] for key in ("name", "run_id", "method")},
+            **item["verdict"],
+        }
+        for item in document["comparisons"]
+    ]
+    json_unless_same(folder / "verdict.json", {"format": FORMAT, "verdicts": verdicts})
+    with (
+        open_unless_same(folder / "comparison.parquet") as file,
+        parquet_writer(file, COMPARED_CASES_SCHEMA, compression="zstd") as writer,
+    ):
+        for table in compared_cases(compared.comparisons):
+            writer.write_table(table)
+    write_unless_same(folder / "comparison.md", summary_markdown(document))
+    write_unless_same(folder / "comparison.junit.xml", comparison_junit(document))
+    page = compare_page(document, compared.base, compared.candidates, compared.comparisons)
+    write_page(folder / "compare.html", page)
+    return folder
+
+
+def _methods(folder: RunFolder, side: Side, settings: CompareSettings) -> list[str]:
+    """The base method, then those that are compared with it. Raises ConfigError where there are fewer than two."""
+    base = settings.base_method or side.methods[0]
+    others = [name for name in settings.candidate_methods or side.methods if name != base]
+    if not others:
+        fix = "compare=runs base=RUN candidate=RUN compares two runs"
+        actual = f"one method, {base}"
+        raise ConfigError(TITLE, [Problem(str(folder.root), "method", actual, "two methods or more", fix)])
+    return [base, *others]
+
+
+def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
+    """What `agreement.json` holds: every score of both runs, their questions and their costs.
+
+    An iteration is compared with the one of the same number. None where no iteration is scored in both. Raises DataError
+    for a file that cannot be read.
+    """
+    shared = _shared(old, new)
+    if not shared:
+        return None
+    inputs = [[folder.iteration(number).judge_inputs for number in shared] for folder in (old, new)]
+    return {
+        "format": FORMAT,
+        "old": _run(old),
+        "new": _run(new),
+        "iterations": shared,
+        **agreement(_records(old, shared), _records(new, shared), old_scores=_scores(old), new_scores=_scores(new)),
+        "questions": questions(*inputs),
+        "cost": {"old": _usage(old), "new": _usage(new)},
+    }
+
+
+def compare_scoring(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
+    """As `compare_runs`, with scores and changed verdicts only: what another scoring of the same replies changes."""
+    shared = _shared(old, new)
+    if not shared:
+        return None
+    runs = {name: {"run_id": _run(folder)["run_id"]} for name, folder in (("old", old), ("new", new))}
+    records = _records(old, shared), _records(new, shared)
+    changes = agreement(*records, old_scores=_scores(old), new_scores=_scores(new), verdicts_only=True)
+    return {**runs, "iterations": shared, **changes}
+
+
+def _shared(old: RunFolder, new: RunFolder) -> list[int]:
+    """The iterations that are scored in both; none where the iterations of a run were not combined."""
+    if not (old.final.metrics.is_file() and new.final.metrics.is_file()):
+        return []
+    of_old_run = set(scored_iterations(old))
+    return [number for number in scored_iterations(new) if number in of_old_run]
+
+
+def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
+    return {number: folder.iteration(number).records for number in iterations}
+
+
+def _scores(folder: RunFolder) -> dict[str, Any]:
+    """The run's scores over all cases, each with its declaration."""
+    metrics = read_json(folder.final.metrics)
+    return {name: {**metrics["declared"][name], **score} for name, score in metrics["overall"]["scores"].items()}
+
+
+def _run(folder: RunFolder) -> dict[str, Any]:
+    metrics = read_json(folder.final.metrics)
+    judge = metrics["judge"]
+    return {
+        "run_id": str(read_json(folder.manifest)["run_id"]),  # whatever its folder is called
+        "judge": judge["label"],
+        "calibrated": judge["calibrated"],
+        "n_cases": metrics["n_cases"],
+        "signature": metrics["signature"],
+    }
+
+
+def _usage(folder: RunFolder) -> dict[str, Any]:
+    used = read_json(folder.final.cost)["total"]["used"]
+    counts = {name: used[name] for name in ("calls_computed", "calls_failed")}
+    return {**counts, **Usage.from_json(used).as_json()}

@@ -1,0 +1,162 @@
+"""Stage `load`: the data set becomes `samples.parquet` and `outputs.parquet`, in data order, before anything is spent."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ragpipe.core.digest import DigestTable, name_digest
+from ragpipe.core.errors import DataError, Problem
+from ragpipe.core.sample import Corpus, Output, Sample, distinct_references
+from ragpipe.store.files import atomic_open
+from ragpipe.store.parquet_parts import parquet_writer
+from ragpipe.store.run_tables import batches
+from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
+
+BLOCK = 1000
+"""Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
+BLOCK_BYTES = 16 << 20
+"""Bytes of the cases' own text at which a block is closed before that: see `text_bytes`."""
+_PLACE = struct.Struct(">QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCounts:
+    """What was loaded. `methods` in order of first appearance."""
+
+    samples: int
+    cases: int
+    methods: tuple[str, ...]
+
+
+def block_limits() -> dict[str, int]:
+    """The limits at which a block of cases is closed, whichever comes first, as they are in the manifest."""
+    return {"cases": BLOCK, "text_bytes": BLOCK_BYTES}
+
+
+class _BlockWriter:
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
+        self._writer, self._schema = writer, schema
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = self.count = 0
+
+    def add(self, row: dict[str, Any], size: int) -> None:
+        """Add a row that counts as `size` bytes."""
+        self._rows.append(row)
+        self._bytes += size
+        self.count += 1
+        if len(self._rows) >= BLOCK or self._bytes >= BLOCK_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(table_of(self._rows, self._schema))
+            self._rows, self._bytes = [], 0
+
+
+@contextmanager
+def _open(path: Path, schema: pa.Schema) -> Iterator[_BlockWriter]:
+    """A table that is at `path` once the `with` block has ended without an error."""
+    with atomic_open(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
+        table = _BlockWriter(writer, schema)
+        yield table
+        table.flush()
+
+
+class Loaded(Protocol):
+    """One record of a data set: a sample, the output for it (None: a question only), and where it is in the data."""
+
+    @property
+    def sample(self) -> Sample: ...
+    @property
+    def output(self) -> Output | None: ...
+    @property
+    def where(self) -> str: ...
+
+
+def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
+    """Write both tables from a data set that records its outputs, streaming; either both are complete or neither exists.
+
+    Raises DataError when a record has no output.
+    """
+    known = DigestTable(_PLACE.size)  # a sample's row, and its bytes
+    methods: dict[str, None] = {}
+    with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
+        for record in records:
+            if record.output is None:
+                raise _no_output(record)
+            name = name_digest(record.sample.id)
+            if (place := known.get(name)) is None:
+                row = sample_row(record.sample)
+                size = text_bytes(row)
+                place = known[name] = _PLACE.pack(sample_table.count, size)
+                sample_table.add(row, size)
+            number, of_sample = _PLACE.unpack(place)
+            row = output_row(record.output, number)
+            output_table.add(row, of_sample + text_bytes(row))
+            methods[record.output.method] = None
+        return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
+
+
+def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
+    """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
+    seen = DigestTable()
+    with _open(samples, SAMPLES) as table:
+        for record in records:
+            if seen.setdefault(name_digest(record.sample.id)) is None:
+                row = sample_row(record.sample)
+                table.add(row, text_bytes(row))
+    return table.count
+
+
+def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: Path) -> int:
+    """Write `outputs.parquet` from each sample with its outputs, in the order of `samples.parquet`. Returns the number of outputs."""
+    with _open(outputs, OUTPUTS) as table:
+        for place, (sample, its) in enumerate(pairs):
+            of_sample = text_bytes(sample_row(sample))
+            for output in its:
+                row = output_row(output, place)
+                table.add(row, of_sample + text_bytes(row))
+    return table.count
+
+
+def text_bytes(row: Mapping[str, Any]) -> int:
+    """Bytes of all texts of a row, in UTF-8. A case counts those of both its rows, so blocks follow from the frozen cases alone,
+    whatever is asked about them."""
+    texts = (text for value in row.values() for text in (value if isinstance(value, list) else (value,)))
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if isinstance(text, str))
+
+
+def read_samples(samples: Path) -> Iterator[Sample]:
+    """The samples of a run folder, in order, block by block."""
+    for batch in batches(samples, size=BLOCK):
+        yield from (sample_from(sample_json(row)) for row in batch.to_pylist())
+
+
+def references_of(samples: Path) -> Corpus:
+    """The references of a run's data set: of all its samples, whichever cases are measured now."""
+
+    def texts() -> Iterator[str]:
+        for batch in batches(samples, ["references"], size=BLOCK):
+            for references in batch["references"].to_pylist():
+                yield from distinct_references(references or ())
+
+    return Corpus(texts)
+
+
+def _no_output(record: Loaded) -> DataError:
+    problem = Problem(
+        record.where,
+        "output",
+        "neither an answer nor retrieved chunks",
+        "an output for every sample: system=recorded evaluates what is recorded in the data",
+        "map `answer` or `chunks` under dataset.fields, or ask a live system: system=python, system=http",
+    )
+    return DataError("the data set has questions without outputs", [problem])

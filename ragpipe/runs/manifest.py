@@ -1,0 +1,216 @@
+"""`manifest.json`: what a run is, what it was made with, and how far it is; with `config.yaml` and the prompts beside it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.resources import code_digest
+from ragpipe.core.version import FORMAT, __version__
+from ragpipe.core.yaml_files import FastDumper
+from ragpipe.metrics.from_config import class_path
+from ragpipe.runs.seal_run import unseal
+from ragpipe.runs.settings import RunConfig
+from ragpipe.store.call_database import StorePlace, call_database
+from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
+from ragpipe.store.run_tables import run_file_error
+
+_PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
+
+
+def read_manifest(folder: RunFolder) -> dict[str, Any]:
+    """The manifest of a run folder, empty when there is none. Raises DataError for a broken manifest, FormatMismatch."""
+    return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
+
+
+_SHAPE: Mapping[str, Mapping[str, type] | type] = {
+    "run_id": str,
+    "data": {"name": str, "digest": str, "tables": str},
+    "iterations": dict,
+    "identity": {"metrics": dict, "judge_identity": dict},
+}
+"""The parts of a manifest that the tasks read."""
+
+
+def checked_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, Any]:
+    """The manifest of a run, with every part that the tasks read. With `run_id` it must be that run's.
+
+    Raises DataError: the folder may come from anybody, be half a copy, or damaged.
+    """
+    manifest = read_manifest(folder)
+    if fault := _first_fault(manifest, run_id):
+        key, what = fault
+        raise run_file_error(folder.manifest, what, "what ragpipe wrote", key=key)
+    return manifest
+
+
+def _first_fault(manifest: Mapping[str, Any], run_id: str | None) -> tuple[str, str] | None:
+    """(key, what is wrong with it) of the first part that is not as a run writes it; None where all parts are."""
+    for key, kind in _SHAPE.items():
+        if not _fits(manifest.get(key), kind):
+            return key, "missing, or of another form"
+    if not RUN_ID.fullmatch(manifest["run_id"]):
+        return "run_id", "no run's name"
+    if not all(number.isdecimal() and isinstance(state, str) for number, state in manifest["iterations"].items()):
+        return "iterations", "no states by number"
+    if run_id is not None and run_id != manifest["run_id"]:
+        return "run_id", f"{manifest['run_id']}, and not {run_id}"
+    return None
+
+
+def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
+    if isinstance(kind, type):
+        return isinstance(value, kind)
+    return isinstance(value, dict) and all(isinstance(value.get(key), item_kind) for key, item_kind in kind.items())
+
+
+def new_manifest(
+    config: RunConfig,
+    identity: Mapping[str, Any],
+    *,
+    run_id: str,
+    data: Mapping[str, Any],
+    source_run: str | None = None,
+) -> dict[str, Any]:
+    """The manifest of a run of which nothing is judged yet.
+
+    Args:
+        config: the configuration of the run.
+        identity: what makes this run this run.
+        run_id: the digest of the identity.
+        data: name, digest and files of the data.
+        source_run: the id of the run whose frozen cases these are; None for a data set.
+    """
+    return {
+        "format": FORMAT,
+        "run_id": run_id,
+        "source_run": source_run,
+        "name": config.name,
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "ragpipe": __version__,
+        "code": code_digest(),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "data": dict(data),
+        "prompts": {
+            **{p.signature: p.sha256 for m in config.metrics.values() for p in m.prompts().values()},
+            **{e.signature: e.sha256 for m in config.metrics.values() for e in m.graded_examples.values()},
+        },
+        "identity": dict(identity),
+        "iterations": {},
+    }
+
+
+def write_manifest(folder: RunFolder, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest, unless the file has this content already."""
+    json_unless_same(folder.manifest, manifest)
+
+
+def write_config(folder: RunFolder, config: RunConfig) -> None:
+    """Write `config.yaml`, unless it has this content already. A changed file is sealed at the end of this start."""
+    text = config_text(config)
+    if folder.config.is_file() and folder.config.read_bytes() != text.encode("utf-8", "backslashreplace"):
+        unseal(folder, "config.yaml")
+    write_unless_same(folder.config, text)
+
+
+def check_formats(folder: RunFolder, store: StorePlace) -> None:
+    """Raises FormatMismatch when the folder of a run or the call store has another format: before either is touched."""
+    read_manifest(folder)
+    call_database(store).check()
+
+
+def previous_manifest(folder: RunFolder) -> dict[str, Any]:
+    """The manifest of the newest other run of the same name, empty when there is none that can be read."""
+    try:
+        previous = RunFolder.find(folder.latest)
+        if previous.root.name == folder.root.name:
+            return {}
+        return checked_manifest(previous, previous.root.name)  # its id becomes a path beside this run's
+    except RagpipeError:
+        return {}
+
+
+def rewritten_prompt_warnings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A warning per template or file of graded examples that kept its version's name and changed its text between two runs, with
+    both hashes."""
+    known = {signature.partition("@")[0]: sha for signature, sha in before.get("prompts", {}).items()}
+    warnings = []
+    for signature, sha in now["prompts"].items():
+        name = signature.partition("@")[0]
+        if known.get(name, sha) != sha:
+            warnings.append(
+                f"the {'file' if '.examples.' in name else 'template'} {name} has another text than in run {before['run_id']}: {known[name][:12]} -> {sha[:12]}; "
+                "a version that has been used should keep its text: save the edit as a new version"
+            )
+    return warnings
+
+
+def copy_prompts(config: RunConfig, folder: Path) -> None:
+    """Copy the templates and graded examples that this run uses, byte for byte, with what they include: prompts travel with a run.
+
+    Nothing is written outside the folder: names come from `PromptLibrary`, which knows their form, and links are not
+    followed. Raises OutputError.
+    """
+    for metric in config.metrics.values():
+        texts = dict[str, str]()
+        for prompt in metric.prompts().values():
+            texts |= prompt.sources
+        for examples in metric.graded_examples.values():
+            texts |= examples.sources
+        for name, text in texts.items():
+            for parent in reversed((folder / name).relative_to(folder).parents):
+                make_folder(folder / parent)
+            write_unless_same(folder / name, text)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def config_text(config: RunConfig) -> str:
+    """The composed configuration as YAML: what `config.yaml` holds. It has names of environment variables, no values."""
+    import yaml
+
+    plain = config.model_dump(mode="json", by_alias=True, exclude={"metrics"})
+    plain["metrics"] = {}
+    for name, metric in config.metrics.items():
+        kind, prompts = type(metric), metric.prompts()
+        section: dict[str, Any] = {"class": class_path(kind)}
+        if prompts:
+            section["prompts"] = {step: prompt.version for step, prompt in prompts.items()}
+        if label := metric.label_question:
+            section["label"] = label.model_dump(mode="json")
+        plain["metrics"][name] = section | metric.model_dump(mode="json", exclude={"name", *metric.step_names()})
+    head = "# The configuration of this run, composed and checked. Made by ragpipe; editing it changes nothing.\n"
+    text: str = yaml.dump(plain, Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)
+    return head + text
+
+
+JUDGED = "judged"
+"""Judged, but not scored and sealed yet."""
+
+
+INCOMPLETE = "incomplete"
+"""Judged, but some calls failed for a transient reason."""
+
+
+COMPLETE = "complete"
+"""Judged, scored and sealed."""
+
+
+JUDGING_DONE = (JUDGED, COMPLETE)
+"""The states in which no question of an iteration is left to ask."""
+
+
+def all_in_state(states: Mapping[str, str], iterations: Iterable[int], allowed: Collection[str]) -> bool:
+    """Whether each of these iterations is in one of the allowed states. `states` is by number, as in the manifest."""
+    return all(states.get(str(number)) in allowed for number in iterations)

@@ -1,0 +1,321 @@
+"""How a run ended: its exit code, and what another start of it could still change."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow.compute as pc
+
+from ragpipe.comparison.run_differences import NOTE, drift_file, read_drift_record, reply_times
+from ragpipe.core.errors import TRANSIENT, Incomplete, OutputError
+from ragpipe.data.system_settings import LiveSystem
+from ragpipe.judge.budget import BudgetUsedUp
+from ragpipe.judge.settings import JudgeSettings
+from ragpipe.metrics.base import Computed
+from ragpipe.report.console import Console
+from ragpipe.report.diagnosis_section import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
+from ragpipe.runs.collected_outputs import system_failures
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.judge_access import store_folder, store_place
+from ragpipe.runs.manifest import COMPLETE, INCOMPLETE
+from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.spec import RunSpec
+from ragpipe.score.gate_rules import exit_code
+from ragpipe.store.call_store import read_calls
+from ragpipe.store.places import objects
+from ragpipe.store.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run_tables import batches, read_json
+
+ASK_ELSEWHERE = (
+    "this task asks no judge; the command of the evaluation asks for them (or, over its folder, task=rejudge with its "
+    "judge named: judge=llm judge.model=...), then start this one again"
+)
+RUN_DEADLINE = "run_deadline"
+_EPSILON = 1e-9  # for rounding errors of the coverage floor
+
+
+def lacks_replies(folder: RunFolder, iterations: Sequence[int]) -> bool:
+    """Whether a score of a scored iteration has no value because a reply was missing."""
+    metrics = (read_json(folder.iteration(number).metrics) for number in iterations)
+    return any(MISSING_REPLY in transient_errors(document) for document in metrics)
+
+
+def may_still_change(code: int, states: Mapping[str, str]) -> bool:
+    """Whether another start would ask again for what this one did not get."""
+    return code == Incomplete.exit_code and INCOMPLETE in states.values()
+
+
+def check_publishing(config: RunConfig) -> None:
+    """Raises OutputError where the address of `publish` cannot take a run."""
+    if config.publish is not None:
+        objects("task", "publish").check_target(config.publish)
+
+
+def publish_run(config: RunConfig, folder: RunFolder, console: Console) -> None:
+    """Copy the sealed run to where `publish` says. Raises OutputError: the run itself is whole then."""
+    if config.publish is None:
+        return
+    try:
+        console.say(objects("task", "publish").publish_run(folder, config.publish))
+    except OutputError as error:
+        again = shlex.join(["task=publish", f"run={folder.root}", f"publish={config.publish}"])
+        raise OutputError(f"{error}\nthe run is whole: {folder.root}; {again} sends what is missing") from error
+
+
+class RunOutcome:
+    """`asks_judge` says whether the task of this run asks a judge, `used_up` why its budget admitted nothing more."""
+
+    def __init__(self, spec: RunSpec, console: Console, *, asks_judge: bool, used_up: BudgetUsedUp | None = None):
+        self._spec, self._console, self._asks_judge, self._used_up = spec, console, asks_judge, used_up
+        self._config, self._folder = spec.config, spec.folder
+        scored = set(scored_iterations(spec.folder))
+        self._iterations = [number for number in spec.iterations if number in scored]
+
+    def exit_code(self, states: Mapping[str, str]) -> int:
+        """0, 3 when a gate blocks, 4 when judgements or outputs are missing beyond the coverage floor.
+
+        What another start may still change is printed first: a gate over half of the replies says little.
+        """
+        low = [words for iteration in self._iterations for words in self._below_floor(iteration)]
+        if incomplete := any(states.get(str(iteration)) == INCOMPLETE for iteration in self._iterations):
+            self._warn_of_transient_failures()
+        failed = self._system_failed()
+        if self._used_up is not None:
+            return self._end_of_budget(self._used_up)
+        if low or failed:
+            self._console.resume = self._words_to_resume(failed=failed, incomplete=incomplete)
+        if incomplete and self._is_out_of_time():
+            self._console.resume = ()
+            self._console.warn(
+                f"exit code 4, by judge.run_deadline_s={getattr(self._config.judge, 'run_deadline_s', None):g}: the time of this "
+                "start was over, and the results are those of what was answered; the same command asks the rest"
+            )
+            return Incomplete.exit_code
+        if incomplete and low:
+            self._say_why(low)
+            return Incomplete.exit_code
+        blocked = exit_code(read_json(self._folder.gates))
+        if low and not blocked:
+            self._say_why(low)
+        is_empty = not (blocked or low or failed) and self._has_no_answer()
+        if is_empty:
+            self._console.resume = None
+            self._console.warn(
+                "exit code 4: no case has an answer, so nothing was measured; see what task=plan says of the data"
+            )
+        return blocked or (Incomplete.exit_code if low or failed or is_empty else 0)
+
+    def _has_no_answer(self) -> bool:
+        """Whether the data has no answer at all, and no score came out: a run that only retrieves has scores."""
+        metrics = [self._metrics_of(number) for number in self._iterations]
+        if any(score["n_ok"] for one in metrics for score in one["overall"]["scores"].values()):
+            return False
+        return not any(
+            pc.any(pc.is_valid(part["answer"])).as_py() for part in batches(self._folder.outputs, ["answer"])
+        )
+
+    def _end_of_budget(self, used_up: BudgetUsedUp) -> int:
+        """Exit code 4 whatever the coverage: the results are those of a part of the run. Prints what was not judged."""
+        self._console.resume = used_up.raised
+        judged, open_iterations = len(self._iterations), len(self._spec.iterations) - len(self._iterations)
+        counts = [self._metrics_of(number)["overall"]["scores"] for number in self._iterations[-1:]]
+        scores = counts[0] if counts else {}
+        partial = [
+            f"{name} {score['n_ok']:,} of {score['n_ok'] + score.get('n_error', 0):,}"
+            for name, score in scores.items()
+            if score.get("n_error")
+        ]
+        coverage = f"; judged: {', '.join(partial)}" if partial else ""
+        later = (
+            f"; {open_iterations:,} of {judged + open_iterations:,} iterations were not begun"
+            if open_iterations
+            else ""
+        )
+        self._console.warn(
+            f"exit code 4: {used_up}{coverage}{later}. What was judged stands, and the figures are of that part alone"
+        )
+        return Incomplete.exit_code
+
+    def _words_to_resume(self, *, failed: bool, incomplete: bool) -> tuple[str, ...] | None:
+        """The words that this command needs so that another start can change the result."""
+        if not self._asks_judge:
+            return None
+        kinds = self._error_kinds_of_judge()
+        if failed or (kinds - TRANSIENT and not incomplete):
+            return ("retry_errors=true",)
+        return () if incomplete and kinds != {MISSING_REPLY} else None
+
+    def _error_kinds_of_judge(self) -> set[str]:
+        judging = [metric for metric in self._spec.metrics if not isinstance(metric, Computed)]
+        names = {spec.name for metric in judging for spec in metric.scores()}
+        return {kind for number in self._iterations for kind in error_kinds(self._metrics_of(number), names)}
+
+    def _is_out_of_time(self) -> bool:
+        """Whether questions were left because the time of this start was over."""
+        if getattr(self._config.judge, "run_deadline_s", None) is None:  # of an earlier start, over stored replies
+            return False
+        return any(RUN_DEADLINE in transient_errors(self._metrics_of(number)) for number in self._spec.iterations)
+
+    def _system_failed(self) -> bool:
+        """Whether the live system of this run failed on more cases than the coverage floor allows; prints it."""
+        if self._spec.made_from is not None or not isinstance(self._config.system, LiveSystem):
+            return False
+        failures, floor = system_failures(self._folder.outputs), self._config.scoring.coverage_floor
+        if failures.failed <= (1 - floor) * failures.cases + _EPSILON:
+            return False
+        self._console.warn(
+            f"the system under test answered too few cases: it failed on {failures.failed:,} of {failures.cases:,} "
+            f"(scoring.coverage_floor={floor:g}), first {failures.first}. retry_errors=true asks it again for these alone"
+        )
+        return True
+
+    def _warn_of_transient_failures(self) -> None:
+        """Which questions are open, and what asks them: over stored replies alone the same command asks nothing."""
+        kinds = {kind for iteration in self._iterations for kind in transient_errors(self._metrics_of(iteration))}
+        if MISSING_REPLY in kinds:
+            self._console.warn(f"questions without a stored reply were not asked: {MISSING_REPLY_FIX}")
+        if not kinds or kinds - {MISSING_REPLY, "budget"}:
+            remedy = "the same command asks for them again" if self._asks_judge else ASK_ELSEWHERE
+            self._console.warn(f"some calls failed for a transient reason: {remedy}")
+
+    def _below_floor(self, iteration: int) -> list[str]:
+        """The scores of which too many judgements failed, each with its figures."""
+        scores, floor = self._metrics_of(iteration)["overall"]["scores"], self._config.scoring.coverage_floor
+        low = []
+        for name in (spec.name for spec in self._spec.score_specs):
+            n_ok, n_asked = scores[name]["n_ok"], scores[name]["n_ok"] + scores[name].get("n_error", 0)
+            if n_ok < floor * n_asked:
+                low.append(f"{name} {n_ok:,} of {n_asked:,} ({n_ok / n_asked:.1%})")
+        return low
+
+    def _say_why(self, low: Sequence[str]) -> None:
+        """Print the rule by which the run ends with code 4, the scores that it is about, and what can be done."""
+        more = f" and {len(low) - 1:,} more" if len(low) > 1 else ""
+        floor = self._config.scoring.coverage_floor
+        rule = f"exit code 4, by scoring.coverage_floor={floor:g}: too few judgements came out for {low[0]}{more}"
+        self._console.warn(f"{rule}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        words = self._console.resume
+        if words:
+            return f"{' '.join(words)} asks again"
+        if words is not None:
+            return "the same command asks again"
+        if self._error_kinds_of_judge():
+            return MISSING_REPLY_FIX if self._asks_judge else ASK_ELSEWHERE
+        return (
+            "no new start changes it: the errors come from the data; correct what task=plan and the report name there"
+        )
+
+    def _metrics_of(self, iteration: int) -> dict[str, Any]:
+        metrics: dict[str, Any] = read_json(self._folder.iteration(iteration).metrics)
+        return metrics
+
+
+_ENDS_IN_NUMBER = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
+
+
+def completion_notice(config: RunConfig, manifest: Mapping[str, Any], now: datetime | None = None) -> list[str]:
+    """One line, and a second with the words to add so that this command asks the system or the judge again. No line for a
+    run with an iteration that is not complete: its warnings say what the same command asks."""
+    if any(manifest["iterations"].get(str(number)) != COMPLETE for number in range(1, config.iterations + 1)):
+        return []
+    now = now or datetime.now(UTC)
+    first = f"complete since {_local(manifest.get('ended_at', manifest['created_at']))}, nothing was asked"
+    if collected := manifest["data"].get("collected_at"):
+        first += f"; outputs collected {time_ago(now - datetime.fromisoformat(collected))}"
+    options = []
+    if word := _word_to_ask_system(config, manifest):
+        options.append(f"to ask the system again: {word}")
+    if word := _word_to_judge_again(config, manifest):
+        options.append(f"to judge again: {word}")
+    return [first, "; ".join(options)] if options else [first]
+
+
+def _word_to_ask_system(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
+    """None where the outputs are recorded, or come from another run."""
+    system = config.system
+    if not isinstance(system, LiveSystem) or manifest["source_run"] is not None:
+        return None
+    return shlex.join([f"system.version={next_name(system.version)}"])
+
+
+def _word_to_judge_again(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
+    """None where no judge is asked, or one in this process, which would say the same."""
+    judge = config.judge
+    asks = any(not isinstance(metric, Computed) for metric in config.metrics.values())
+    if not (asks and isinstance(judge, JudgeSettings) and config.transport.asks):
+        return None
+    if manifest["source_run"] is not None:
+        return shlex.join([f"judge.season={next_name(judge.season)}"])
+    return f"iterations={max(map(int, manifest['iterations'])) + 1}"
+
+
+def next_name(name: str) -> str:
+    """The name with its last number raised by one; with a 2 at the end where it has no number."""
+    if match := _ENDS_IN_NUMBER.match(name):
+        return f"{match[1]}{int(match[2]) + 1:0{len(match[2])}d}"
+    return f"{name}-2" if name else "2"
+
+
+def time_ago(age: timedelta) -> str:
+    """`12 s ago`, `3 min ago`, `5 h ago`, `4 days ago`; `0 s ago` for a negative age (the clock was set back)."""
+    seconds = max(0, int(age.total_seconds()))
+    for limit, unit, name in ((120, 1, "s"), (120 * 60, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit} {name} ago"
+    return f"{seconds // 86400} days ago"
+
+
+def _local(time: str) -> str:
+    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def note_reply_times(
+    config: RunConfig,
+    folder: IterationFolder,
+    manifest: dict[str, Any],
+    *,
+    source: Mapping[str, Any] | None,
+    reads_store: bool,
+) -> None:
+    """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file says
+    (`judge_drift.NOTE`).
+
+    Args:
+        config: the configuration of the run.
+        folder: the iteration that was judged.
+        manifest: the manifest of the run.
+        source: the manifest of the finished run whose cases these are; its replies are those of a run by the same judge, where the
+            call store knows none.
+        reads_store: whether the call store may be read.
+
+    Only where the judge has a drift file, or there is a source: nothing else reads it.
+    """
+    if not isinstance(config.judge, JudgeSettings):
+        return
+    place, identity = store_place(config), config.judge.identity_of_judge()
+    record = read_drift_record(drift_file(store_folder(config), identity)) if reads_store else None
+    times: list[str] = []
+    if record is not None and folder.judge_inputs.is_file():
+        for batch in batches(folder.judge_inputs, ("key", "template"), size=_BATCH):
+            keys = {row["key"] for row in batch.to_pylist() if row["template"] is not None}
+            times += [call.created_at for call in read_calls(place, keys).values() if call.created_at]
+            times = [min(times), max(times)] if times else []
+    if source is not None and source["identity"].get("judge_identity") == identity and not times:
+        times = list(reply_times(source))
+    noted = manifest.get(NOTE, {})
+    if times:
+        times += [noted[name] for name in ("first", "last") if name in noted]
+        noted |= {"first": min(times), "last": max(times)}
+    if record is not None:
+        noted |= record.note()
+    if noted:
+        manifest[NOTE] = noted
+
+
+_BATCH = 4_096  # rows read at once

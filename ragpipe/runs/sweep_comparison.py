@@ -1,0 +1,193 @@
+"""The end of a sweep: one comparison of all its jobs, in `<output_dir>/<name>/sweeps/<digest of its arguments>/`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragpipe.comparison.comparison import Shifts, judging_differences, judging_shifts
+from ragpipe.comparison.run_differences import known_alarms
+from ragpipe.comparison.side import opened_side
+from ragpipe.core.digest import sha256
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.version import FORMAT
+from ragpipe.report.console import Console, JobConsole
+from ragpipe.report.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, shared_questions
+from ragpipe.report.model import Report
+from ragpipe.report.sweep_page import comparison_markdown, job_line, sweep_section
+from ragpipe.report.terminal import print_report, print_warnings
+from ragpipe.runs.manifest import checked_manifest
+from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
+from ragpipe.store.parquet_parts import parquet_writer
+from ragpipe.store.run_folder import SWEEPS, RunFolder, make_folder
+from ragpipe.store.run_tables import read_json
+
+_STATES = {
+    0: "complete",
+    1: "bug",
+    2: "refused",
+    3: "gate failed",
+    4: "incomplete",
+    5: "provider unusable",
+    6: "not writable",
+    129: "interrupted",
+    130: "interrupted",
+    143: "interrupted",
+}
+_REASONS = {
+    3: "a gate failed, see gates.json of the run",
+    4: "judgements with an error: see the coverage in the run's report; the same command asks again for what may pass",
+}
+
+
+def console_of_job(settings: Any) -> Console:
+    """The console of a job: one that prints no results, for the sweep prints one table. `settings` are those that its task has
+    checked; a task without a report prints as if it were started alone."""
+    finished = getattr(settings, "finished", None)
+    has_report = getattr(getattr(finished, "config", settings), "report", None) is not None
+    return JobConsole() if has_report else Console()
+
+
+def ended_job(number: int, arguments: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
+    """One job at its end.
+
+    Args:
+        number: its place in the sweep.
+        arguments: its overrides.
+        code: its exit code; None where it was never started.
+        line: one line about why it ended so.
+        folder: its run folder; None where it has none.
+    """
+    state = "not started" if code is None else _STATES.get(code, f"exit {code}")
+    return Job(number, list(arguments), code, state, line or _REASONS.get(code or 0, ""), folder)
+
+
+def ended_line(job: Job, jobs: int, arguments: str, seconds: float) -> str:
+    """The line of a job that has ended, one of `jobs`."""
+    return job_line(job.number + 1, jobs, arguments, _with_results(job), seconds)
+
+
+def compare_jobs(
+    jobs: Sequence[Job], arguments: Sequence[str], console: Console, warnings: Sequence[str] = ()
+) -> Path | None:
+    """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table and the `warnings` of the jobs. Returns the
+    folder.
+
+    `arguments` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not
+    change are left alone. None, and nothing written, when no job has a run folder. Raises OutputError.
+    """
+    results = [_with_results(job) for job in jobs]
+    home = next((job.folder.parent for job in results if job.folder), None)
+    if home is None:
+        return None
+    folders = _folders_with_records(results)
+    judgings = other_judgings(folders)
+    rows = comparison_rows(results, shared_questions(folders), judgings)
+    folder = home / SWEEPS / sha256({"arguments": list(arguments), "name": home.name, "format": FORMAT})[:12]
+    make_folder(folder)
+    sweep_temporaries(folder)
+    with (
+        open_unless_same(folder / "comparison.parquet") as file,
+        parquet_writer(file, COMPARISON_SCHEMA, compression="zstd") as writer,
+    ):
+        writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
+    write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, arguments, judgings))
+    json_unless_same(folder / "sweep.json", _document(results, arguments, home, folder))
+    if section := sweep_section(results, rows, judgings):
+        print_report(Report("", "", "", None, (), (section,)), console)
+    of_runs = [
+        (warning["kind"], warning["text"]) for job in results if job.metrics for warning in job.metrics["warnings"]
+    ]
+    kinds = {text: kind for kind, text in of_runs}
+    print_warnings([*((kinds.get(text, text), text) for text in warnings), *of_runs], console, "")
+    console.say(f"comparison: {folder / 'comparison.md'}")
+    return folder
+
+
+def _folders_with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:
+    """Folder and metrics of the jobs whose `records.parquet` exist, by job number."""
+    complete = {}
+    for job in jobs:
+        if job.folder and job.metrics:
+            run = RunFolder(job.folder)
+            if all(run.iteration(number).records.is_file() for number in job.metrics["iterations"]):
+                complete[job.number] = (job.folder, job.metrics)
+    return complete
+
+
+def _with_results(job: Job) -> Job:
+    """The job with the metrics and the cost of its run over all iterations; without a folder where that holds no run."""
+    if job.folder is None or not RunFolder(job.folder).manifest.is_file():
+        return replace(job, folder=None)
+    final = RunFolder(job.folder).final
+    try:
+        return replace(job, metrics=read_json(final.metrics), cost=read_json(final.cost))
+    except RagpipeError as error:
+        return job if job.reason else replace(job, reason=str(error).split("\n")[0])
+
+
+def _document(jobs: Sequence[Job], arguments: Sequence[str], home: Path, folder: Path) -> dict[str, object]:
+    listed = [
+        {
+            "job": job.number,
+            "arguments": list(job.arguments),
+            "state": job.state,
+            "exit_code": job.code,
+            "reason": job.reason or None,
+            "run_id": job.folder.name if job.folder else None,
+            "folder": Path(os.path.relpath(job.folder, folder)).as_posix() if job.folder else None,
+        }
+        for job in jobs
+    ]
+    return {"format": FORMAT, "name": home.name, "overrides": list(arguments), "jobs": listed}
+
+
+def other_judgings(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[int, OtherJudging]:
+    """For each job that was judged otherwise than the first one what differs; of the first job of each such way also how far it lies
+    from the first way on the same answers.
+
+    `runs` are the folder and the `final/metrics.json` of each job with results. Raises DataError for what cannot be read.
+    """
+    manifests = {number: checked_manifest(RunFolder(folder)) for number, (folder, _) in runs.items()}
+    alarms = [
+        alarm for number, (folder, _) in runs.items() for alarm in known_alarms(RunFolder(folder), manifests[number])
+    ]
+    ways: dict[int, list[int]] = {}  # the jobs that were judged like the first of them
+    for number, manifest in manifests.items():
+        alike = (first for first in ways if not judging_differences(manifests[first], manifest, alarms))
+        ways.setdefault(next(alike, number), []).append(number)
+    judgings = {}
+    for first, numbers in list(ways.items())[1:]:
+        base = _with_the_answers(manifests, next(iter(ways.values())), first)
+        differences = judging_differences(manifests[base], manifests[first], alarms)
+        shifts = _shifts(runs, manifests, base, first)
+        for number in numbers:
+            judgings[number] = OtherJudging(first, base, differences, shifts if number == first else {})
+    return judgings
+
+
+def _with_the_answers(manifests: Mapping[int, Mapping[str, Any]], numbers: Sequence[int], job: int) -> int:
+    """The first of some jobs with the frozen outputs of `job`; else with its system; else the first."""
+
+    def rank(number: int) -> tuple[bool, bool]:
+        frozen = (manifests[one]["data"].get("frozen", {}).get("outputs.parquet") for one in (number, job))
+        systems = (manifests[one]["identity"].get("system") for one in (number, job))
+        return len({*frozen}) > 1, next(systems) != next(systems)
+
+    return min(numbers, key=rank)
+
+
+def _shifts(
+    runs: Mapping[int, tuple[Path, Mapping[str, Any]]], manifests: Mapping[int, Mapping[str, Any]], base: int, job: int
+) -> Shifts:
+    with ExitStack() as stack:
+        sides = [
+            stack.enter_context(opened_side(RunFolder(runs[number][0]), manifests[number])) for number in (base, job)
+        ]
+        return judging_shifts(sides[0], sides[1], float(sides[0].metrics["scoring"]["level"]))

@@ -1,0 +1,228 @@
+"""The report stage: the reports of a run and the final words on the terminal, from the files of the score stage."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragpipe.comparison.comparison import method_differences
+from ragpipe.comparison.run_differences import NOTE
+from ragpipe.core import registry
+from ragpipe.report.console import Console
+from ragpipe.report.diagnosis_section import read_index
+from ragpipe.report.exports import export_tables
+from ragpipe.report.markdown import render_markdown
+from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
+from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
+from ragpipe.report.run_page import RunCases, write_run_page
+from ragpipe.report.settings import ReportSettings
+from ragpipe.report.terminal import print_report
+from ragpipe.report.verdict_section import notices, run_verdict, summary_line, verdict_of
+from ragpipe.runs.collected_outputs import system_failures
+from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.report_sources import ReportSources
+from ragpipe.score.gate_rules import gates_document
+from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run_tables import read_columns, read_json
+
+
+def write_reports(
+    iteration_folder: Path, *, target: Path, settings: ReportSettings, console: Console, shown_folder: str = ""
+) -> list[Path]:
+    """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
+
+    They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases;
+    else that iteration. JUnit and exports cover all iterations that are scored. Files that were written from the same
+    sources (`ReportSources`) are not made again; one that would not change is left alone. Raises DataError, OutputError.
+
+    Args:
+        iteration_folder: The iteration to show.
+        target: The run folder.
+        settings: The `report` section of the configuration.
+        console: Where results are printed, for the format `terminal`.
+        shown_folder: How the folder is named to the user (`outputs/x/latest`); by default the target.
+    """
+    run, iteration = RunFolder(target), IterationFolder(iteration_folder)
+    plugins = [
+        Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)
+    ]
+    shown = {"iteration": iteration.root.name, "name": name_of(run), "drift": drift_of(run), "plugins": plugins}
+    sources = ReportSources.of(run, settings, shown)
+    written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
+    if written is not None and not prints:
+        return written
+    if written is not None:
+        settings = settings.model_copy(update={"formats": ["terminal"]})
+    data = read_report_data(run, iteration, settings)
+    report = build_report(data)
+    if written is None:
+        written = _write_pages(run, iteration, data, report) + _write_exports(run, settings)
+        sources.note(written)
+    if prints:
+        print_report(report, console, _page(run, written, shown_folder or str(target)))
+    return written
+
+
+def _page(run: RunFolder, written: Sequence[Path], folder: str) -> str:
+    """The page that a reader opens next, in the folder as it is named to the user; the folder where no page was written."""
+    page = next((path for path in (run.html, run.report) if path in written), None)
+    return folder if page is None else str(Path(folder) / page.name)
+
+
+def write_report_files(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> list[Path]:
+    """Write the files of `settings.formats`; returns their paths.
+
+    `iteration` is the iteration of the pages. Raises DataError for a file of the run that is missing or broken, OutputError.
+    """
+    written = list[Path]()
+    if {"markdown", "html", "junit"} & set(settings.formats):
+        data = read_report_data(run, iteration, settings)
+        written += _write_pages(run, iteration, data, build_report(data))
+    return written + _write_exports(run, settings)
+
+
+def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, report: Report) -> list[Path]:
+    settings, written = data.settings, [run.verdict]
+    json_unless_same(run.verdict, run_verdict(data))
+    if "markdown" in settings.formats:
+        write_unless_same(run.report, render_markdown(report))
+        written.append(run.report)
+    if "html" in settings.formats:
+        cases = RunCases(run, iteration, data.metrics, run_id_of(run))
+        written += write_run_page(run.html, report, cases)
+    return written
+
+
+def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
+    """Write those of `junit`, `csv` and `json` that `settings.formats` names, over all scored iterations."""
+    formats = set(settings.formats)
+    if not formats & {"junit", "csv", "json"}:
+        return []
+    numbers, written = scored_iterations(run), list[Path]()
+    if "junit" in formats:
+        from ragpipe.report.exports import junit_xml
+
+        per_iteration = metrics_per_iteration(run)
+        sentence = read_json(run.verdict)["sentence"]
+        write_unless_same(run.junit, junit_xml(per_iteration, gates_of(run), name=name_of(run), verdict=sentence))
+        written.append(run.junit)
+    return written + export_tables(run, formats, numbers)
+
+
+def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
+    """What the report is made from."""
+    metrics, cost = read_results(run.root, iteration.root)
+    lowest = lowest_cases(iteration.records, WORST_CASES)
+    folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
+    found = method_differences(run, [folder.records for folder in folders], metrics)
+    return ReportData(
+        metrics,
+        cost,
+        settings,
+        name=name_of(run),
+        gates=gates_of(run),
+        index=read_index(run.root),
+        methods=(None if found is None else {"run_id": run_id_of(run), **found}),
+        lowest=lowest,
+        contradictions=read_contradictions(iteration, lowest),
+        figures=read_case_figures(iteration.records, metrics, int(iteration.root.name.removeprefix("iteration-")))
+        if "html" in settings.formats
+        else None,
+        questions=_example_questions(run, metrics),
+        first_error=_first_error(run, iteration, metrics),
+        drift=drift_of(run),
+    )
+
+
+def _example_questions(run: RunFolder, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The question of the first example of each diagnosis, by the id of the sample."""
+    ids = {case["sample_id"] for diagnosis in metrics.get("diagnosis") or () for case in diagnosis["examples"][:1]}
+    if not ids:
+        return {}
+    samples = read_columns(run.samples, ["id", "question"])
+    rows = samples.filter(pc.is_in(samples["id"], pa.array(sorted(ids)))).to_pylist()
+    return {row["id"]: row["question"] for row in rows}
+
+
+def _first_error(run: RunFolder, iteration: IterationFolder, metrics: Mapping[str, Any]) -> str:
+    """Where no score has a value, the first failure of the system, else of a judgement, with its case; empty otherwise."""
+    if any(score["n_ok"] for score in metrics["overall"]["scores"].values()):
+        return ""
+    if first := system_failures(run.outputs).first:
+        return first
+    rows = read_columns(iteration.scores, ["sample_id", "score_name", "status", "reason"])
+    failed = rows.filter(pc.equal(rows["status"], "error")).slice(0, 1).to_pylist()
+    return f"{failed[0]['sample_id']}: {failed[0]['score_name']}: {failed[0]['reason']}" if failed else ""
+
+
+def gates_of(run: RunFolder) -> dict[str, Any]:
+    return read_json(run.gates) if run.gates.is_file() else gates_document(metrics_per_iteration(run))
+
+
+def metrics_per_iteration(run: RunFolder) -> list[dict[str, Any]]:
+    return [read_json(run.iteration(number).metrics) for number in scored_iterations(run)]
+
+
+def section_builders() -> list[SectionBuilder]:
+    """The builders in the order of the report, those of plugins last. A builder returns None where its section does not apply to
+    the run. Raises ConfigError for a plugin that cannot be imported."""
+    return [registry.find("section", name) for name in registry.names("section")]
+
+
+def build_report(data: ReportData) -> Report:
+    """All sections of a report, whatever the medium; `Report.for_medium` picks what one of them shows."""
+    sections = (_section(builder, data) for builder in section_builders())
+    return Report(
+        name=data.name,
+        summary=summary_line(data.metrics),
+        signature=data.metrics["signature"],
+        verdict=verdict_of(data),
+        notices=tuple(notices(data)),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def _section(builder: SectionBuilder, data: ReportData) -> Section | None:
+    """What a builder makes; the terminal, which names no section of ours, gets the title of a plugin's."""
+    section = builder(data)
+    if section is None or _is_own(builder):
+        return section
+    return replace(section, parts=(Note(Strong(section.title), shown_in=TERMINAL), *section.parts))
+
+
+def _is_own(builder: SectionBuilder) -> bool:
+    return builder.__module__.startswith("ragpipe.")
+
+
+WORST_CASES = 10
+"""How many of the lowest cases report.md shows."""
+
+
+def run_id_of(run: RunFolder) -> str:
+    """The id of the run, whatever its folder is called; a folder without a manifest has its own name."""
+    return str(_manifest(run).get("run_id") or run.root.name)
+
+
+def name_of(run: RunFolder) -> str:
+    """What the user calls the run; a folder without a manifest has its own name."""
+    return str(_manifest(run).get("name") or run.root.name)
+
+
+def drift_of(run: RunFolder) -> dict[str, Any]:
+    """What the manifest notes of the drift of the judge; nothing without a check."""
+    return dict(_manifest(run).get(NOTE, {}))
+
+
+def _manifest(run: RunFolder) -> Mapping[str, Any]:
+    manifest: Mapping[str, Any] = read_json(run.manifest) if run.manifest.is_file() else {}
+    return manifest
+
+
+SectionBuilder = Callable[[ReportData], Section | None]

@@ -1,1 +1,0 @@
-"""The data types that all rooms share: samples, outputs, cases, calls, scores, usage, prices, tables. No file is read here."""

@@ -1,0 +1,244 @@
+"""The cases of a run with their samples and scores, a block at a time, in the order of `outputs.parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+from numpy.typing import NDArray
+
+from ragpipe.core.errors import RagpipeError
+from ragpipe.core.sample import OUTPUT_KEY, CaseKey
+from ragpipe.store.run_tables import batches, columns_at, open_table, read_columns, schema_of
+from ragpipe.store.table_rows import OUTPUTS, SAMPLES
+
+SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
+
+BLOCK = 2048  # cases; with ten 1 kB chunks each that is 20 MB of text held at once
+BLOCK_BYTES = 4 << 20  # of their outputs: scoring makes several copies of a block
+_BATCH = 32768  # rows of scores read at once
+
+Whole = NDArray[np.int64]
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class CaseBlock:
+    """Consecutive cases. `samples` is aligned with `outputs`; `cases` says for each row of `scores` which case it is of."""
+
+    outputs: pa.Table
+    samples: pa.Table
+    scores: pa.Table
+    cases: Whole
+
+    def __len__(self) -> int:
+        return int(self.outputs.num_rows)
+
+    @cached_property
+    def chunks(self) -> RetrievedChunks:
+        """What was retrieved for the cases: most of a run's text, parsed once per block."""
+        return RetrievedChunks(self.outputs["chunks"])
+
+
+def case_blocks(samples: Path, outputs: Path, scores: Path, *, size: int = BLOCK) -> Iterator[CaseBlock]:
+    """All cases in blocks of at most `size`, each with its scores; none for a case that was not judged yet.
+
+    Raises RagpipeError when `scores` holds a case that is not in `outputs`, or cases in another order.
+    """
+    score_rows = ScoreRows(scores, (*SCORE_COLUMNS, "details"))
+    for table, labels in aligned(samples, outputs, size):
+        rows, cases = score_rows.take(keys_of(table))
+        yield CaseBlock(table, labels, rows, cases)
+    score_rows.close()
+
+
+def aligned(
+    samples: Path,
+    outputs: Path,
+    size: int = BLOCK,
+    *,
+    of_samples: Sequence[str] = SAMPLES.names,
+    of_outputs: Sequence[str] = OUTPUTS.names,
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """All cases: rows of the outputs (at most `size`, with the columns `of_outputs`, `sample_row` among them) with the rows of
+    the samples that they belong to, in the same order."""
+    with open_table(outputs, of_outputs) as file:
+        for group in range(file.num_row_groups):
+            row_group = file.metadata.row_group(group)
+            fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
+            for batch in file.iter_batches(min(size, fitting), row_groups=[group], columns=list(of_outputs)):
+                different, places = np.unique(batch["sample_row"].to_numpy(), return_inverse=True)
+                rows = columns_at(samples, different, of_samples).combine_chunks()
+                if len(rows) < len(different):
+                    raise RagpipeError(f"outputs.parquet names sample row {different[-1]}, samples.parquet lacks it")
+                yield pa.Table.from_batches([batch]), rows.take(pa.array(places))
+
+
+class ScoreRows:
+    """A forward reader of `columns` of a table in which the rows of one case are adjacent."""
+
+    def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
+        self._path = path
+        names = read_columns(path, OUTPUT_KEY)
+        self._starts = case_starts(names)
+        self._keys = keys_of(names.take(pa.array(self._starts[:-1])))
+        self._case = 0  # the next one
+        self._batches = batches(path, columns, size=_BATCH)
+        schema = schema_of(path)
+        self._held: pa.Table = pa.schema([schema.field(name) for name in columns]).empty_table()
+
+    def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
+        """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
+        first, places = self._case, []
+        for place, key in enumerate(keys):
+            if self._case < len(self._keys) and self._keys[self._case] == key:
+                places.append(place)
+                self._case += 1
+        counts = np.diff(self._starts[first : self._case + 1])
+        return self._read(int(counts.sum())), np.repeat(np.array(places, dtype=np.int64), counts)
+
+    def _read(self, count: int) -> pa.Table:
+        parts, missing = [self._held], count - len(self._held)
+        while missing > 0:
+            parts.append(pa.Table.from_batches([next(self._batches)]))
+            missing -= len(parts[-1])
+        table = pa.concat_tables(parts)
+        self._held = table.slice(count)
+        return table.slice(0, count).combine_chunks()
+
+    def close(self) -> None:
+        """Check that every row found its case."""
+        if self._case < len(self._keys):
+            raise RagpipeError(
+                f"{self._path}: found scores of case {CaseKey(*self._keys[self._case])} where outputs.parquet has no such case; "
+                "expected the same cases in the same order. To fix: evaluate again, the stored replies are used."
+            )
+
+
+def keys_of(table: pa.Table | pa.RecordBatch) -> list[Key]:
+    """The key of the case of each row: sample id, method, repeat."""
+    return list(zip(*(table[name].to_pylist() for name in OUTPUT_KEY), strict=True))
+
+
+def case_starts(table: pa.Table) -> Whole:
+    """Row numbers where a new case begins, and the number of rows at the end."""
+    if table.num_rows == 0:
+        return np.zeros(1, dtype=np.int64)
+    changed = np.zeros(table.num_rows, dtype=bool)
+    changed[0] = True
+    for name in OUTPUT_KEY:
+        column = table[name].combine_chunks()
+        changed[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+    return np.append(np.flatnonzero(changed), table.num_rows).astype(np.int64)
+
+
+_CHUNK = pa.struct(
+    [
+        ("id", pa.string()),
+        ("doc_id", pa.string()),
+        ("rel_path", pa.string()),
+        ("rank", pa.int64()),
+        ("doc_type", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+_LINE = pj.ParseOptions(explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]), unexpected_field_behavior="ignore")
+
+
+class RetrievedChunks:
+    """The column `chunks` of consecutive rows of `outputs.parquet`, as JSON texts or as `lists` gives them.
+
+    Attributes:
+        lengths: of each case the number of its chunks; null where they are not recorded.
+        cases: of each chunk the number of its case.
+
+    Raises ValueError for text that is no JSON list of objects.
+    """
+
+    def __init__(self, column: pa.ChunkedArray):
+        lists = _parsed(column)
+        self.lengths: pa.Array = pc.list_value_length(lists).cast(pa.int64())
+        self.cases: Whole = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+        self._chunks: pa.StructArray = lists.flatten()
+
+    def column(self, name: str) -> pa.Array:
+        """A field of every chunk (`id`, `doc_id`, `rel_path`, `rank`, `doc_type` or `text`); null where it has none."""
+        return self._chunks.field(name)
+
+    def lists(self, names: Sequence[str]) -> pa.ListArray:
+        """The chunks of each case with these fields; null where they are not recorded."""
+        offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int32)
+        chunks = pa.StructArray.from_arrays([self.column(name) for name in names], names=list(names))
+        return pa.ListArray.from_arrays(pa.array(offsets), chunks, mask=pa.array(~self.recorded))
+
+    @property
+    def recorded(self) -> NDArray[np.bool_]:
+        """The cases whose chunks are recorded, be they none."""
+        flags: NDArray[np.bool_] = self.lengths.is_valid().to_numpy(zero_copy_only=False)
+        return flags
+
+    @property
+    def counts(self) -> Whole:
+        """Of each case the number of its chunks; 0 where they are not recorded."""
+        counts: Whole = self.lengths.fill_null(0).to_numpy(zero_copy_only=False)
+        return counts
+
+    def doc_types(self) -> pa.Array:
+        """Of each case the different `doc_type` of its chunks, in rank order."""
+        encoded = self.column("doc_type").dictionary_encode()
+        typed = np.flatnonzero(encoded.is_valid().to_numpy(zero_copy_only=False))
+        codes = encoded.indices.take(pa.array(typed)).to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs = self.cases[typed] * max(len(encoded.dictionary), 1) + codes
+        firsts = np.sort(np.unique(pairs, return_index=True)[1])
+        counts = np.bincount(self.cases[typed[firsts]], minlength=len(self.lengths))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), encoded.dictionary.take(pa.array(codes[firsts])))
+
+
+def _parsed(column: pa.ChunkedArray) -> pa.ListArray:
+    """JSON lists of chunks as an array of lists; null stays null."""
+    if not len(column):
+        return pa.array([], type=pa.list_(_CHUNK))
+    if pa.types.is_list(column.type):
+        return column.combine_chunks()
+    lines = _json_lines(column)
+    # one block for all lines, because a line must not straddle two
+    options = pj.ReadOptions(use_threads=False, block_size=lines.size + 1)
+    table = pj.read_json(pa.BufferReader(lines), read_options=options, parse_options=_LINE)
+    if table.num_rows != len(column):
+        raise ValueError(f"{len(column)} lists of chunks are {table.num_rows} lines of JSON")
+    return table["chunks"].combine_chunks()
+
+
+def _json_lines(column: pa.ChunkedArray) -> pa.Buffer:
+    """Each text as a line with a JSON object, `{"chunks":...}`. Arrow joins them: they are most of a run's text."""
+    texts = column.combine_chunks().fill_null("null")
+    lines = pc.binary_join_element_wise(pa.scalar('{"chunks":'), texts, pa.scalar("}\n"), pa.scalar(""))
+    offsets, content = lines.buffers()[1:]  # of a new array, which begins at the beginning of its buffers
+    return content.slice(0, int(np.frombuffer(offsets, dtype=np.int32)[len(lines)]))
+
+
+_Kind = TypeVar("_Kind", bound=np.generic)
+
+
+class GrowingArray(Generic[_Kind]):
+    """Numbers of one type, in one piece of memory that grows."""
+
+    def __init__(self, kind: type[_Kind]):
+        self._kind = kind
+        self._bytes = bytearray()
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Numbers that the type holds exactly come behind those that are there."""
+        self._bytes += np.ascontiguousarray(values, dtype=self._kind).tobytes()
+
+    def array(self) -> NDArray[_Kind]:
+        """All of them, not copied: nothing may be added any more."""
+        return np.frombuffer(self._bytes, dtype=self._kind)

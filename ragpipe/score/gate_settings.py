@@ -1,0 +1,161 @@
+"""The settings of one gate of `scoring.gates`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ragpipe.core.settings import Settings
+from ragpipe.score.dimensions import field_fault, field_labels
+
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Label = str | bool | int | float
+Tier = Literal["critical", "quality", "diagnostic"]
+Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics", "scoring"]
+"""What a run and its baseline must share, unless the gate accepts that it differs."""
+
+MAX_DROP = 0.05
+"""The drop that a gate against a baseline allows where it names none."""
+NO_EARLIER_RUN = "no_earlier_run"
+"""What `against: latest` becomes in the first run of a name, where the gate is `without_cases: not_applicable`."""
+
+
+class Gate(Settings):
+    """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`; or the largest drop of
+    a score `against` another run, over the cases that both have.
+
+    `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
+    or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
+    its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
+    several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`
+    warns, `diagnostic` is only shown. `by: interval` (the default) passes or fails only when the whole interval does, `by:
+    point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
+    `coverage_floor`: under this share of judgements that came out the gate fails; null = `scoring.coverage_floor`.
+    `without_cases`: what the gate is where its metric is not in the run, applies to no case, or `latest` is no run yet.
+    """
+
+    score: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Score that the gate is on. null: it is on `failure_mode`."
+    )
+    failure_mode: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Failure mode that the gate is on. null: it is on `score`."
+    )
+    of: Literal["mean", "pass_rate"] | None = Field(
+        default=None,
+        description=(
+            "Figure that is compared with the limits. mean: of the cases' scores, 0 (worst) to 1 (best); "
+            "pass_rate: share of passed cases. null: pass_rate for 0/1 scores, else mean."
+        ),
+    )
+    min: Bound | None = Field(default=None, description="Smallest value that passes. null: no lower limit.")
+    max: Bound | None = Field(default=None, description="Largest value that passes. null: no upper limit.")
+    max_rate: Share | None = Field(
+        default=None, description="Largest share of cases, 0 to 1, that may have `failure_mode`. null: with a `score`."
+    )
+    against: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "Run that the score may not drop against: `latest`, a run id, a name or a folder; the run records the id that "
+            "was meant. null: the limits are `min` and `max`."
+        ),
+    )
+    max_drop: Share | None = Field(
+        default=None,
+        description="Largest drop against that run that passes, 0 to 1 of the scale. null: 0.05. Only with `against`.",
+    )
+    accept: list[Part] = Field(
+        default_factory=list,
+        description=(
+            "What may differ from that run: data, judge, embedder, prompts, parser, metrics, scoring. Default: nothing. "
+            "Only with `against`."
+        ),
+    )
+    where: dict[str, Label | Annotated[list[Label], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Values of fields that a case must have to count, one value or a list per field. Default: all cases.",
+    )
+    tier: Tier = Field(
+        default="critical",
+        description="What a failed gate does. critical: exit code 3; quality: a warning; diagnostic: it is only shown.",
+    )
+    by: Literal["interval", "point"] | None = Field(
+        default=None,
+        description=(
+            "interval: the gate passes or fails only when the whole confidence interval does. point: the value "
+            "alone decides. null: interval, except for a limit at the end of the scale."
+        ),
+    )
+    coverage_floor: Share | None = Field(
+        default=None, description="Coverage, 0 to 1, below which the gate fails. null: `scoring.coverage_floor`."
+    )
+    without_cases: Literal["fail", "not_applicable"] = Field(
+        default="fail",
+        description="What the gate is when its metric is not in the run, applies to no case, or `latest` is no run yet.",
+    )
+
+    @field_validator("where")
+    @classmethod
+    def _known_fields(cls, where: dict[str, Any]) -> dict[str, Any]:
+        for field in where:
+            if problem := field_fault(field):
+                raise ValueError(problem)
+        return where
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Gate:
+        if (self.score is None) == (self.failure_mode is None):
+            raise ValueError("either `score` or `failure_mode`, and not both")
+        if self.against is not None:
+            return self._drop()
+        if self.max_drop is not None or self.accept:
+            raise ValueError("`against` beside `max_drop` and `accept`: the run that the score may not drop against")
+        if self.failure_mode is not None:
+            if self.max_rate is None:
+                raise ValueError("`max_rate`: the largest share of cases that may have the failure mode, 0 to 1")
+            if self.of is not None or self.min is not None or self.max is not None:
+                raise ValueError("only `max_rate` beside `failure_mode`: `of`, `min` and `max` are for scores")
+            return self
+        if self.max_rate is not None:
+            raise ValueError("`min` or `max` beside `score`: `max_rate` is for failure modes")
+        if self.min is None and self.max is None:
+            raise ValueError("a limit: `min`, `max` or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"`min` up to `max`, found {self.min:g} and {self.max:g}")
+        return self
+
+    def _drop(self) -> Gate:
+        """Itself, a gate against a baseline. Raises ValueError for what only other gates have."""
+        if self.score is None:
+            raise ValueError("`score` beside `against`: a failure mode has `max_rate` alone")
+        limits = {"min": self.min, "max": self.max, "max_rate": self.max_rate}
+        if beside := [name for name, limit in limits.items() if limit is not None]:
+            raise ValueError(
+                f"`max_drop` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own"
+            )
+        if self.by == "point":
+            raise ValueError("`by: interval` beside `against`: of two equal runs one is always the lower")
+        return self
+
+    @property
+    def baseline(self) -> str | None:
+        """The run that it is compared with; None for a fixed limit, and where there was no earlier run."""
+        return None if self.against == NO_EARLIER_RUN else self.against
+
+    @property
+    def allowed_drop(self) -> float:
+        """The largest drop of a gate against a baseline that passes."""
+        return MAX_DROP if self.max_drop is None else self.max_drop
+
+    def identity(self) -> dict[str, Any]:
+        """What was given: a key that is added to gates later changes no run that does not use it."""
+        return {name: value for name, value in super().identity().items() if value not in (None, {}, [])}
+
+    def at_the_end(self, *, scaled: bool) -> bool:
+        """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""
+        return self.max_rate == 0 or (scaled and (self.min == 1 or self.max == 0))
+
+    def labels(self) -> dict[str, list[str]]:
+        """`where` with every value as the label that breakdowns show: `answerable: false` is `false`."""
+        return {field: field_labels(values) for field, values in self.where.items()}

@@ -1,0 +1,409 @@
+"""The thread that owns the call store's connection.
+
+It takes requests from a queue in groups: one transaction per group, and one wake-up of the event loop per group. So the
+event loop never waits for the database, and all who wait for a commit share its price.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ragpipe.core.call import Payment
+from ragpipe.core.errors import DataError, JudgeError, OutputError, RagpipeError
+from ragpipe.store.call_rows import unpacked
+from ragpipe.store.ledger import (
+    AbortRequest,
+    ClaimResult,
+    EndWaitingRequest,
+    GetOrClaimRequest,
+    OpenTable,
+    PaymentRequest,
+    PutRequest,
+    ReleaseRequest,
+    StopRequest,
+    StoreLost,
+    StoreRequest,
+)
+from ragpipe.store.transfer import LastResortFile
+
+GROUP = 512  # requests per transaction
+SYNC_S = 2.0
+LAST_POLL_S = 0.5
+
+
+class RequestOutcome(NamedTuple):
+    """What a request came to: a result, or the error to raise."""
+
+    request: StoreRequest
+    result: Any = None
+    error: BaseException | None = None
+
+
+def _broken(error: DataError) -> StoreLost:
+    """The error of a store that could be read when it was opened, and cannot any more: replies were paid for since."""
+    found = error.problems[0]
+    return StoreLost(f"the call store {found.where} broke while this start used it: {found.found}. To fix: {found.fix}")
+
+
+class CallWorker(threading.Thread):
+    """The thread. `broken` is the error that ended it.
+
+    Args:
+        open_table: opens the store, for a function that tells the user something; called in the thread.
+        beat_s: seconds between two signs of life.
+        patience_s: after how many seconds of waiting for another process `say` is told.
+        say: takes a message for the user; called in the event loop of whoever waits, and in the thread that calls `open`.
+        last_resort: keeps what was paid for and cannot be stored.
+    """
+
+    def __init__(
+        self,
+        open_table: Callable[[Callable[[str], None]], OpenTable],
+        *,
+        beat_s: float,
+        patience_s: float,
+        say: Callable[[str], None],
+        last_resort: LastResortFile,
+    ):
+        super().__init__(name="ragpipe-calls", daemon=True)  # a forgotten store must not keep the process alive
+        self._open, self._beat_s, self._patience_s, self._say = open_table, beat_s, patience_s, say
+        self._last_resort = last_resort
+        self._unpaid: list[Payment] = []  # payments that are not committed yet
+        self._announced: set[str] = set()  # owners that the user knows to be waited for
+        self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
+        self._opening = queue.SimpleQueue[str | None]()  # messages until the store is open, then None
+        self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
+        self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
+        self._group: list[StoreRequest] = []  # what this turn works on
+        self._loop: asyncio.AbstractEventLoop | None = None  # of whoever asked last
+        self._next_beat = self._next_sync = 0.0
+        self._abort_reason: BaseException | None = None
+        self._end_reason: JudgeError | None = None  # why no other process is waited for any more
+        self._end_lock = threading.RLock()  # a signal may make the thread that sends send again
+        self._has_ended = False  # nothing is taken from the queue any more
+        self.broken: BaseException | None = None
+        self.table: OpenTable
+
+    def open(self) -> None:
+        """Start the thread, say here what it tells while it opens the store, and raise here what opening raised there."""
+        self.start()
+        while (message := self._opening.get()) is not None:
+            self._say(message)
+        if self.broken:
+            self.join()
+            raise self.broken
+
+    def send(self, request: StoreRequest) -> None:
+        """Queue a request. It does not wait. After the end of the thread the request fails, and a payment is kept elsewhere."""
+        with self._end_lock:  # a request that came after the last look at the queue would be answered by nobody
+            if not self._has_ended:
+                self._queue.put(request)
+                return
+        if isinstance(request, PaymentRequest):
+            self._last_resort.add_payment(request.payment)
+        else:
+            self._fail([request])
+
+    def stop(self) -> None:
+        """Finish what was sent before, free the claims, close the file. Raises the error that ended the thread."""
+        self.send(StopRequest())
+        self.join()
+        if self.broken:
+            raise self.broken
+
+    def run(self) -> None:
+        """The body of the thread."""
+        try:
+            self.table = self._open(self._tell)
+        except BaseException as error:
+            self.broken = error
+            return
+        finally:
+            self._opening.put(None)
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:  # no task may wait for ever for a thread that has ended
+            self.broken = self._rescue(error)
+        self._end()
+
+    def _turn(self) -> bool:
+        """Work on one group; False after the last one."""
+        group = self._next_group()
+        self._unpaid += _payments_in(group)
+        group = [request for request in group if not isinstance(request, PaymentRequest)]
+        due = self._due_requests()
+        self._group = [*group, *due]
+        self._loop = next((r.future.get_loop() for r in self._group if r.future is not None), self._loop)
+        outcomes = self._write(
+            [request for request in group if isinstance(request, PutRequest)],
+            [request for request in group if isinstance(request, ReleaseRequest)],
+        )
+        outcomes += self._get_or_claim([request for request in self._group if isinstance(request, GetOrClaimRequest)])
+        for request in group:
+            if isinstance(request, AbortRequest):
+                self._abort_reason = request.reason
+                outcomes += self._end_waits()
+            elif isinstance(request, EndWaitingRequest):
+                self._end_reason = self._end_reason or request.reason
+                outcomes += self._end_waits()
+        _deliver(outcomes, self)
+        self._group = []
+        self._maintain()
+        return not any(isinstance(request, StopRequest) for request in group)
+
+    def _next_group(self) -> list[StoreRequest]:
+        """The next requests of the queue; none when it is time for something else."""
+        wake = min([self._next_beat, self._next_sync, *(request.due for request in self._waiting)])
+        group: list[StoreRequest] = []
+        with suppress(queue.Empty):
+            group.append(self._queue.get(timeout=max(0.0, wake - time.monotonic())))
+            while len(group) < GROUP and not isinstance(group[-1], StopRequest):
+                group.append(self._queue.get_nowait())
+        return group
+
+    def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
+        if not puts and not releases and not self._unpaid:
+            return []
+        try:
+            stored = self.table.write([put.row for put in puts], [release.key for release in releases], self._unpaid)
+        except StoreLost:
+            raise
+        except DataError as error:
+            raise _broken(error) from error
+        except RagpipeError as error:  # payments are written with the next group
+            return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
+        self._unpaid = []
+        freed = {*(put.key for put in puts), *(release.key for release in releases)}
+        for key in freed:
+            self._granted.pop(key, None)
+        for waiting in self._waiting:
+            if waiting.key in freed:
+                waiting.due = 0.0
+        return [*map(RequestOutcome, puts, stored), *map(RequestOutcome, releases)]
+
+    def _due_requests(self) -> list[GetOrClaimRequest]:
+        """The waiting requests whose time has come, without those that were cancelled."""
+        now = time.monotonic()
+        due = [request for request in self._waiting if request.due <= now]
+        self._waiting = [request for request in self._waiting if request.due > now]
+        return [request for request in due if request.future and not request.future.cancelled()]
+
+    def _get_or_claim(self, requests: Sequence[GetOrClaimRequest]) -> list[RequestOutcome]:
+        """Read first and without a lock (a replay never writes), then claim what was not found."""
+        if not requests:
+            return []
+        outcomes: list[RequestOutcome] = []
+        try:
+            calls = self.table.find([request.lookup for request in requests])
+            outcomes += [RequestOutcome(request, call) for request, call in zip(requests, calls, strict=True) if call]
+            if missing := [request for request, call in zip(requests, calls, strict=True) if not call]:
+                outcomes += self._claim(missing)
+        except StoreLost:
+            raise
+        except DataError as error:
+            raise _broken(error) from error
+        except RagpipeError as error:
+            answered = {id(outcome.request) for outcome in outcomes}
+            outcomes += [RequestOutcome(request, error=error) for request in requests if id(request) not in answered]
+        return outcomes
+
+    def _claim(self, requests: Sequence[GetOrClaimRequest]) -> list[RequestOutcome]:
+        """Claim the keys. Requests for a key that another store holds wait, or fail after an abort."""
+        outcomes: list[RequestOutcome] = []
+        self._free_claims_of_closed_loops([request.key for request in requests])
+        results = self.table.find_or_claim([request.lookup for request in requests])
+        for request, result in zip(requests, results, strict=True):
+            if result is not ClaimResult.HELD:
+                outcomes.append(RequestOutcome(request, result))
+                if result is ClaimResult.GRANTED and request.future is not None:
+                    self._granted[request.key] = request.future.get_loop()
+            elif reason := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=reason))
+            else:
+                self._wait(request)
+        return outcomes
+
+    def _free_claims_of_closed_loops(self, keys: Sequence[str]) -> None:
+        """Free the claims on these keys that were granted to tasks of an event loop which was closed since: no task is left to
+        give them back, perhaps not even one that was told of them."""
+        lost = [key for key in keys if (loop := self._granted.get(key)) is not None and loop.is_closed()]
+        if lost:
+            self.table.write([], lost)
+            for key in lost:
+                del self._granted[key]
+
+    def _wait(self, request: GetOrClaimRequest) -> None:
+        """Try again later, each time after twice the delay."""
+        now = time.monotonic()
+        if request.waiting_since is None:
+            request.waiting_since = now
+        if now - request.waiting_since >= self._patience_s:
+            request.waiting_since = now  # looked up once, not at every poll
+            self._announce_holder(request)
+        request.due = now + request.delay_s
+        request.delay_s = min(2 * request.delay_s, LAST_POLL_S)
+        self._waiting.append(request)
+
+    def _announce_holder(self, request: GetOrClaimRequest) -> None:
+        """Tell the user for whom a request waits: once per holder."""
+        if request.future is None:
+            return
+        holder = self.table.holder(request.key)
+        if holder and holder not in self._announced:
+            self._announced.add(holder)
+            message = f"waiting for {holder}, which is asking the same question"
+            self._tell(message, request.future.get_loop())
+
+    def _tell(self, message: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Tell the user, in the loop of whoever waits, or who opens the store."""
+        loop = loop or self._loop
+        if loop is None:
+            self._opening.put(message)
+            return
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(self._say, message)
+
+    def _end_waits(self) -> list[RequestOutcome]:
+        """The outcomes of the requests that wait no longer, after an abort or the end of waiting for others."""
+        waiting, self._waiting = self._waiting, []
+        outcomes: list[RequestOutcome] = []
+        for request in waiting:
+            if error := self._reason_not_to_wait(request.key):
+                outcomes.append(RequestOutcome(request, error=error))
+            else:
+                self._waiting.append(request)
+        return outcomes
+
+    def _reason_not_to_wait(self, key: str) -> BaseException | None:
+        """The error of a request for a key that is claimed; None where it waits."""
+        if self._abort_reason is not None or self._end_reason is None or key in self._granted:
+            return self._abort_reason
+        return JudgeError(self._end_reason.kind, self._end_reason.message)  # each has a trace of its own
+
+    def _maintain(self) -> None:
+        """Give a sign of life and bring what was committed to the disk, each when it is time."""
+        now = time.monotonic()
+        if now >= self._next_beat:
+            try:
+                self.table.beat()
+            except StoreLost:
+                raise
+            except RagpipeError:  # whoever waits for a reply hears of a full disk
+                pass
+            self._next_beat = now + self._beat_s
+        if now >= self._next_sync:
+            try:
+                self.table.sync()
+            except StoreLost:  # whatever is stored from now on would be lost: this ends the thread
+                raise
+            except RagpipeError:
+                pass
+            self._next_sync = now + SYNC_S
+
+    def _end(self) -> None:
+        """Answer the requests that are left, write what is left to pay, close the file."""
+        with self._end_lock:
+            requests = [*self._group, *self._waiting, *self._empty_queue()]
+            self._has_ended = True
+        self._unpaid += _payments_in(requests)
+        self._fail(requests)
+        # a full disk fails the first step and must not leave the file open
+        for step in (self._write_payments, self.table.sync, self.table.close):
+            try:
+                step()
+            except BaseException as error:
+                self.broken = self.broken or self._rescue(error)
+        if isinstance(self.broken, OutputError | DataError):
+            self.broken = self._last_resort.with_location(self.broken)
+
+    def _fail(self, requests: Sequence[StoreRequest]) -> None:
+        """Fail requests that the thread will not answer any more."""
+        closed = self.broken or RagpipeError("the call store was closed while a task waited for it")
+        left = [request for request in requests if not self._keep_unclaimed(request)]
+        _deliver([RequestOutcome(request, error=closed) for request in left], self)
+
+    def _keep_unclaimed(self, request: StoreRequest) -> bool:
+        """Keep a reply that cannot be stored elsewhere, where its task was cancelled and does not do so; whether that was the case."""
+        if not isinstance(request, PutRequest) or request.future is None or not request.future.done():
+            return False
+        self.keep(request)
+        return True
+
+    def keep(self, request: PutRequest) -> None:
+        """Keep a reply that cannot be stored in the file of last resort."""
+        self._last_resort.add_call(unpacked(request.row))
+
+    def _empty_queue(self) -> list[StoreRequest]:
+        requests: list[StoreRequest] = []
+        with suppress(queue.Empty):
+            while True:
+                requests.append(self._queue.get_nowait())
+        return requests
+
+    def _write_payments(self) -> None:
+        if self._unpaid and not self.broken:
+            self.table.write([], [], self._unpaid)
+            self._unpaid = []
+        self._rescue_payments()
+
+    def _rescue(self, error: BaseException) -> BaseException:
+        """The error that ends this thread, after what it would lose was kept elsewhere."""
+        with suppress(Exception):
+            if isinstance(error, StoreLost):
+                calls, payments = self.table.stored_here()
+                for call in calls:
+                    self._last_resort.add_call(call)
+                for payment in payments:
+                    self._last_resort.add_payment(payment)
+        self._rescue_payments()
+        return self._last_resort.with_location(error) if isinstance(error, OutputError | DataError) else error
+
+    def _rescue_payments(self) -> None:
+        for payment in self._unpaid:
+            self._last_resort.add_payment(payment)
+        self._unpaid = []
+
+
+def _payments_in(requests: Sequence[StoreRequest]) -> list[Payment]:
+    return [request.payment for request in requests if isinstance(request, PaymentRequest)]
+
+
+def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
+    """Hand outcomes to their event loops, one wake-up per loop."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[RequestOutcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.request.future is not None:
+            by_loop[outcome.request.future.get_loop()].append(outcome)
+    for loop, of_loop in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, of_loop, worker)
+        except RuntimeError:  # the loop was closed meanwhile: no task is left to use what was claimed
+            for outcome in of_loop:
+                _clean_up(outcome, worker)
+
+
+def _resolve(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:
+    for outcome in outcomes:
+        future = outcome.request.future
+        if future is None or future.done():  # cancelled while it waited
+            _clean_up(outcome, worker)
+        elif outcome.error is not None:
+            future.set_exception(outcome.error)
+        else:
+            future.set_result(outcome.result)
+
+
+def _clean_up(outcome: RequestOutcome, worker: CallWorker) -> None:
+    """For a task which is no more: keep its reply that could not be stored, give back the claim that was granted to it."""
+    if isinstance(outcome.request, PutRequest) and outcome.error is not None:
+        worker.keep(outcome.request)
+    if isinstance(outcome.request, GetOrClaimRequest) and outcome.result is ClaimResult.GRANTED:
+        worker.send(ReleaseRequest(outcome.request.key))

@@ -1,0 +1,166 @@
+"""`python -m ragpipe FILE` and `task=init from=FILE`: what is recognised, written, kept, run and said."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ragpipe.cli.command_line import compose, main
+from ragpipe.cli.tasks.init import RECORDS
+from ragpipe.data.dataset import open_dataset
+
+pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def _lines(path: str, records: list[dict[str, Any]]) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def _experiment(folder: str) -> Any:
+    return yaml.safe_load((Path(folder) / "experiment" / f"{Path(folder).name}.yaml").read_text(encoding="utf-8"))
+
+
+def _metrics(folder: str) -> list[str]:
+    return next(next(iter(item.values())) for item in _experiment(folder)["defaults"] if "override /metrics" in item)
+
+
+def _run_metrics(name: str) -> Any:
+    return json.loads(Path(f"outputs/{name}/latest/final/metrics.json").read_text(encoding="utf-8"))
+
+
+def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = [{**record, "recorded": {"harmfulness": 0.25, "grade": 3}} for record in RECORDS]
+    _lines("data/shop.jsonl", records)
+    assert main(["data/shop.jsonl"]) == 0
+    first = capfd.readouterr()
+    assert "a data set in the native form (by id, question" in first.out
+    assert "How long may I return a purchase?" in first.out
+    assert "3 questions, 3 answers" in first.out
+    scores = _run_metrics("shop")["overall"]["scores"]
+    assert scores["harmfulness"]["mean"] == 0.25
+    assert "not measured, needs a language model: " in first.out
+    page = f"report: outputs/shop/{Path('outputs/shop/latest').resolve().name}/report.html\n"
+    assert page in first.out
+    assert "judge=llm judge.model=openai/" in first.out
+    assert "+experiment=shop task=plan" in first.out
+    assert Path("outputs/shop/latest/report.html").is_file()
+    take = _experiment("shop")["metrics"]["recorded"]["take"]
+    assert take == {
+        "harmfulness": {"from": "harmfulness", "low": 0, "high": 1, "higher_is_better": False},
+        "grade": {"from": "grade", "low": 1, "high": 5},
+    }
+    written = {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()}
+    assert main(["data/shop.jsonl"]) == 0
+    second = capfd.readouterr()
+    assert "shop/ was written for this file before: it is used as it is" in second.out
+    assert "edited" not in second.out
+    assert page in second.out
+    assert {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()} == written
+    experiment = Path("shop/experiment/shop.yaml")
+    experiment.write_text(experiment.read_text().replace("name: shop\n", "name: mine\n"), encoding="utf-8")
+    assert main(["data/shop.jsonl", "metrics=[faithfulness]", "dataset.limit=2"]) == 0
+    assert "edited since: experiment/shop.yaml" in capfd.readouterr().out
+    assert _run_metrics("mine")["n_cases"] == 2
+
+
+def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _lines("shop.jsonl", RECORDS)
+    assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 0
+    out = capfd.readouterr().out
+    assert "written to my/: dataset/my.yaml, experiment/my.yaml, judge/my.yaml" in out
+    assert "python -m ragpipe --config-dir my +experiment=my\n" in out
+    assert not Path("outputs").exists()
+    config = compose(["+experiment=my"], config_dir="my")
+    assert config.dataset.path == "shop.jsonl"
+    assert set(config.metrics) == set(_metrics("my"))
+    assert {"faithfulness", "retrieval", "context_recall"} <= set(config.metrics)
+    assert "correctness" not in config.metrics
+    assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 2
+    assert "overwrites nothing" in capfd.readouterr().err
+
+
+def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _lines("repo/data/shop.jsonl", RECORDS)
+    monkeypatch.chdir(here / "repo")
+    assert main(["task=init", "from=data/shop.jsonl", "dir=eval/my"]) == 0
+    monkeypatch.chdir(here)
+    (here / "repo").rename(here / "elsewhere")
+    config = compose(["+experiment=my"], config_dir="elsewhere/eval/my")
+    assert config.dataset.path == "elsewhere/data/shop.jsonl"
+    assert len(list(open_dataset(config.dataset, here))) == 3
+
+
+def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
+    assert main(["logs.csv"]) == 2
+    out = capfd.readouterr().out
+    text = Path("logs/dataset/logs.yaml").read_text(encoding="utf-8")
+    place = next(number for number, line in enumerate(text.splitlines(), 1) if line.startswith("  question: ???"))
+    assert f"logs/dataset/logs.yaml:{place}: question: ???\n" in out
+    assert f"logs/dataset/logs.yaml:{place + 1}: answer: response   (guess)\n" in out
+    assert 'contexts: "parse(passages)"   (guess)' in out
+    assert not Path("outputs").exists()
+    for name, example in (("nr", "7"), ("frage", "Who?"), ("response", "Ada."), ("passages", '["Ada wrote it."]')):
+        assert any(line.split()[1:2] == [name] and line.endswith(example) for line in text.splitlines())
+
+
+def test_questions_without_answers_wait_for_a_system(here, capfd, monkeypatch) -> None:
+    _lines("asked.jsonl", [{"id": "q1", "question": "Who wrote it?", "reference": "Ada."}])
+    Path("mybot.py").write_text("def answer(sample):\n    return {'answer': 'Ada.', 'contexts': ['Ada wrote it.']}\n")
+    monkeypatch.syspath_prepend(str(here))
+    assert main(["asked.jsonl"]) == 2
+    assert "no answers" in capfd.readouterr().out
+    assert {"faithfulness", "context_recall"} <= set(_metrics("asked"))
+    assert main(["asked.jsonl", "system=python", "system.callable=mybot:answer", "plugins=[mybot]"]) == 0
+    assert _run_metrics("asked")["overall"]["scores"]["faithfulness"]["n_ok"] == 1
+    printed = [line for line in capfd.readouterr().out.splitlines() if "+experiment=asked" in line]
+    assert len(printed) == 2
+    assert all("system=python system.callable=mybot:answer 'plugins=[mybot]'" in line for line in printed)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
+    (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
+    (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused_and_nothing_is_written(here, capfd, words: list[str], says: str) -> None:
+    _lines("shop.jsonl", RECORDS)
+    _lines("a/shop.jsonl", RECORDS)
+    Path("broken.jsonl").write_text(json.dumps(RECORDS[0]) + '\n{"id": 7, "question": "Who?"}\n', encoding="utf-8")
+    Path("text.txt").write_text("only prose", encoding="utf-8")
+    before = sorted(here.rglob("*"))
+    assert main(words) == 2
+    assert says in capfd.readouterr().err
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.parametrize(("file", "answers", "recorded", "code"), [
+    ("ragas/result.csv", 10, "harmfulness", 0),
+    ("deepeval/test_run_20261122_011809.json", 11, "deepeval_faithfulness", 4),  # its Correctness has a failed verdict
+    ("promptfoo/results.json", 20, "promptfoo_faithfulness", 0),
+    ("langfuse/traces_full.jsonl", 10, None, 0),
+    ("openinference/otlp.json", 10, None, 0),
+    ("ragchecker/checking_outputs.json", 10, None, 0),
+])  # fmt: skip
+def test_a_file_of_a_real_package_is_a_table_at_the_first_try(here, capfd, real_data, file, answers, recorded, code) -> None:
+    source = shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")
+    assert main([source]) == code
+    out = capfd.readouterr().out
+    metrics = _run_metrics("export")
+    assert metrics["n_cases"] == answers
+    assert f", {answers} answers" in out
+    assert metrics["overall"]["scores"]["faithfulness"]["n_ok"] >= answers - 3
+    assert recorded is None or metrics["overall"]["scores"][recorded]["n_ok"] > 0
+    assert any(line.startswith(("faithfulness ", "faithfulness: ")) for line in out.splitlines())

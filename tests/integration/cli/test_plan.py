@@ -1,0 +1,206 @@
+"""`task=plan` as the data doctor: what it prints of data in order, of a live system, of what cannot be measured, and its file."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli.command_line import main
+from ragpipe.judge.answer_parsing import PARSER
+from ragpipe.judge.answers import YesNo
+from ragpipe.store.folder_lock import FolderLock
+from ragpipe.testing.openai_server import serving
+from tests.support.harness import arguments, write_cases
+from tests.support.rejudged import KEY
+
+pytestmark = pytest.mark.slow  # whole runs
+
+CASE = {"question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}
+
+
+def write(folder: Path, *cases: dict[str, object]) -> list[str]:
+    """The words for a data set of these cases."""
+    lines = [json.dumps({"id": f"q{i}"} | CASE | case) for i, case in enumerate(cases)]
+    (folder / "cases.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return ["dataset=jsonl", f"dataset.path={folder / 'cases.jsonl'}", f"output_dir={folder}"]
+
+
+def test_the_demonstration_is_short_and_warns_of_nothing(tmp_path, capfd, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    out = tmp_path / "plan.json"
+    assert main(["+experiment=quickstart", "task=plan", f"output_dir={tmp_path}", f"plan.out={out}"]) == 0
+    printed, warned = capfd.readouterr()
+    assert warned == ""
+    assert len(printed.splitlines()) <= 50
+    plan = json.loads(out.read_text(encoding="utf-8"))
+    assert (plan["samples"], sum(plan["cases"].values()), plan["calls"]["all"]) == (40, 101, 502)
+    assert [finding["name"] for finding in plan["findings"] if finding["is_warning"]] == []
+
+
+def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recorded = {"recorded": {"helpfulness": 0.5}}
+    words = [*write(tmp_path, {"reference": "Ada."} | recorded, {}), "metrics=[faithfulness,correctness,citation]"]
+    lines = (
+        "warning: correctness: the rules judge cannot answer it; needs judge=llm\n",
+        "warning: citation: skipped in every case (2 no_citations_recorded); it needs answer, contexts, citations",
+    )
+    unscored = (
+        "recorded.helpfulness (1 of 2 cases) is in no score: 'metrics=[faithfulness,correctness,citation,recorded]' and "
+        "'metrics.recorded.take={helpfulness: {low: 0, high: 1}}'; check the scales, and add higher_is_better: false where a "
+        "high value is a bad one\n"
+    )
+    assert main([*words, "task=plan"]) == 0
+    out, planned = capfd.readouterr()
+    assert unscored in out
+    assert main([*words, "name=other"]) == 0
+    out, started = capfd.readouterr()
+    assert unscored in out
+    for line in lines:
+        assert planned.count(line) == 1
+        assert started.count(line) == 1
+
+
+def test_a_live_system_is_counted_and_its_questions_are_profiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = write(tmp_path, {"answer": None, "contexts": None}, {"answer": None, "contexts": None, "id": "Q0"})
+    live = ["system=http", "system.url=http://127.0.0.1:9/ask", "system.repeats=3", "metrics=[faithfulness]"]
+    assert main([*words, *live, "task=plan"]) == 0
+    printed, warned = capfd.readouterr()
+    assert "2 samples; the http system is asked 3 times for each when the run starts: 6 questions to it" in printed
+    assert "1 id differs from another in case or blanks only, first 'Q0' and 'q0'" in warned
+    assert "faithfulness" not in warned
+
+
+def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> None:
+    data = write_cases(here / "data.jsonl", 1)
+    words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
+    assert main(words) == 0
+    run = (here / "outputs" / "two" / "latest").resolve()
+    shutil.rmtree(run)
+    run.mkdir()
+    (run / "samples.parquet").write_bytes(b"half way")  # no manifest yet: the other one is still loading
+    with FolderLock(run):
+        assert main(words) == 6
+        assert (run / "samples.parquet").read_bytes() == b"half way"
+
+
+def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here: Path, monkeypatch: Any) -> None:
+    data = write_cases(here / "data.jsonl", 4)
+
+    def run_with(url: str, parser: int) -> tuple[Path, list[Any]]:
+        monkeypatch.setattr("ragpipe.runs.identity.PARSER", parser)
+        assert main(arguments(data, here / "out", url, metrics="chunk_faithfulness")) == 0
+        folder = (here / "out" / "torture" / "latest").resolve()
+        return folder, pq.read_table(folder / "iteration-1" / "scores.parquet")["value"].to_pylist()
+
+    with serving() as server:
+        with monkeypatch.context() as older:
+            older.setattr("ragpipe.judge.case_judge.read_answer", lambda text, answer, _: (YesNo(verdict="NO", text=text), ()))
+            before, no = run_with(server.url, PARSER - 1)
+        asked = len(server.log)
+        after, values = run_with(server.url, PARSER)
+        assert len(server.log) == asked, "the second run takes every reply from the store"
+    assert asked == 4 * 3, "a reader that knows no YES goes through all chunks"
+    assert before.name != after.name
+    assert before.parent == after.parent
+    assert no == [0.0] * 4
+    assert 1.0 in values, "the replies do say YES somewhere"
+    assert [json.loads((run / "manifest.json").read_text())["identity"]["parser"] for run in (before, after)] == [
+        PARSER - 1, PARSER,
+    ]  # fmt: skip
+
+
+@pytest.mark.thorough(tried=2)
+@pytest.mark.parametrize(("metric", "shown", "hidden"), [
+    ("mrr", ["mrr", "precision@3"], ["faithfulness"]),
+    ("overall_score", ["retrieval_score", "faithfulness"], ["chunk_faithfulness"]),  # the parts with a weight
+])  # fmt: skip
+def test_a_figure_is_explained_by_any_of_its_names(run: Path, metric: str, shown: list[str], hidden: list[str], capsys) -> None:
+    assert main(["task=explain", f"run={run}", "case=q1", f"metric={metric}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    scores = {line.split()[1].rstrip(":") for line in lines if line.startswith("score ")}
+    assert set(shown) <= scores
+    assert not scores & set(hidden)
+    assert any(line.startswith("overall_score = ") for line in lines)
+    assert sum(line.startswith("  found: ") for line in lines) == 1, "once for all of retrieval"
+
+
+RANKS, SENTENCES = 8, 6
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run of one case with a chain to the last of eight chunks, and six claims that are verified one by one."""
+    here = tmp_path_factory.mktemp("wide")
+    record = {
+        "id": "q", "question": "What is said?", "answer": " ".join(f"Claim {i} holds." for i in range(1, SENTENCES + 1)),
+        "chunks": [{"id": f"c{k}", "text": f"Passage {k} says nothing."} for k in range(1, RANKS + 1)],
+    }  # fmt: skip
+    (here / "data.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    never = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
+    with pytest.MonkeyPatch.context() as monkey, serving(script=never) as server:
+        monkey.chdir(here)
+        monkey.setenv(KEY, "sk-sentinel-4242")
+        words = arguments(here / "data.jsonl", here / "out", server.url, "metrics.faithfulness.batch=1")
+        assert main(words) == 0
+        yield (here / "out" / "torture" / "latest").resolve()
+
+
+def questions(out: str) -> list[tuple[str, str]]:
+    """Who asked (metric / step), and everything that stands under it, in the order of the page."""
+    parts = re.split(r"^question \d+ of \d+: (.*) \(ask\)$", out, flags=re.M)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = (wide / "iteration-1" / "judge_inputs.parquet").read_bytes()
+    capsys.readouterr()
+    assert main(["task=explain", f"run={wide}", "case=q", "messages=true"]) == 0
+    found = questions(capsys.readouterr().out)
+    expected = [
+        ("faithfulness / extract", ""),
+        *(("faithfulness / verify", f"Claim {i} holds.") for i in range(1, SENTENCES + 1)),
+        ("chunk_faithfulness / first", "Passage 1 says"),
+        *(("chunk_faithfulness / refine", f"Passage {k} says") for k in range(2, RANKS + 1)),
+    ]
+    assert [asker for asker, _ in found] == [asker for asker, _ in expected]
+    for (asker, said), (_, own) in zip(found, expected, strict=True):
+        others = {text for name, text in expected if name == asker} - {own}
+        assert own in said
+        assert not [other for other in others if other in said], f"{asker}: the question of {own} is another's"
+    assert (wide / "iteration-1" / "judge_inputs.parquet").read_bytes() == table
+
+
+@pytest.mark.thorough
+def test_a_question_of_several_methods_is_a_table_of_them(tmp_path, monkeypatch, capsys) -> None:
+    """a says what its context says, b something else, c failed; q2 was asked of a alone, which is a chain."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    context = "The plant erica vagans is called Cornish heath."
+    rows = [
+        {"id": "q1", "question": "What is erica vagans called?", "outputs": [
+            {"method": "a", "answer": "The plant erica vagans is called Cornish heath.", "contexts": [context]},
+            {"method": "b", "answer": "The plant grows on Mount Everest since 1953.", "contexts": [context]},
+            {"method": "c", "error": "HTTP 500 from the index", "contexts": []},
+        ]},
+        {"id": "q2", "question": "And?", "method": "a", "answer": "The plant erica vagans is called Cornish heath.", "contexts": [context]},
+    ]  # fmt: skip
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    words = ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[faithfulness,chunk_faithfulness]", "name=x"]
+    assert main([*words, "report.formats=[]"]) in (0, 4)
+    capsys.readouterr()
+    explained = ["task=explain", "run=outputs/x/latest"]
+    assert main([*explained, "case=q1"]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.strip()}
+    assert lines["faithfulness"][:3] == ["faithfulness", "1 passed", "0 misses the threshold"]
+    assert lines["faithfulness"][3].startswith("skipped: ")
+    assert "HTTP 500 from the index" in out
+    assert main([*explained, "case=q1", "method=b"]) == 0
+    assert "score faithfulness = 0" in capsys.readouterr().out
+    assert main([*explained, "case=q2"]) == 0
+    assert "score faithfulness = 1" in capsys.readouterr().out

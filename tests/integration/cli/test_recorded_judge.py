@@ -1,0 +1,202 @@
+"""A run over a file of recorded replies (`store.recorded`): nothing is asked, nothing enters the call store, what is missing is named."""
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli.command_line import main
+from ragpipe.core.resources import data_path
+from ragpipe.store.recorded_replies import write_recorded_file
+from ragpipe.testing.openai_server import OpenAIServer, serving
+from tests.support.harness import arguments, write_cases
+
+pytestmark = pytest.mark.slow
+
+
+CASES = 4
+NOTE = "recorded on a Tuesday from a server of this test"
+
+
+@dataclass
+class Recording:
+    """The file of a recording, and the words of a run over it."""
+
+    file: Path
+    server: OpenAIServer
+    root: Path
+    capsys: Any
+
+    def run(self, *words: str, out: str = "replayed", data: str = "data.jsonl", expected: int = 0) -> str:
+        common = arguments(self.root / data, self.root / out, self.server.url, metrics="correctness")
+        recorded = [f"store.recorded={self.file}", f"judge.note='{NOTE}'", "judge.endpoint=recorded", "transport=stored"]
+        self.capsys.readouterr()
+        assert main([*common, *recorded, *words]) == expected
+        return "".join(self.capsys.readouterr())
+
+    def folder(self, out: str = "replayed") -> Path:
+        return (self.root / out / "torture" / "latest").resolve()
+
+    def metrics(self, out: str = "replayed") -> dict[str, Any]:
+        return json.loads((self.folder(out) / "iteration-1" / "metrics.json").read_text())
+
+
+def inputs_of(folder: Path) -> list[dict[str, Any]]:
+    return pq.read_table(folder / "iteration-1" / "judge_inputs.parquet").to_pylist()
+
+
+@pytest.fixture
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Recording]:
+    """Four cases that a server judged once. Its log is empty again."""
+    monkeypatch.chdir(tmp_path)
+    data = write_cases(tmp_path / "data.jsonl", CASES)
+    file = tmp_path / "recorded.jsonl"
+    with serving() as server:
+        words = arguments(data, tmp_path / "live", server.url, metrics="correctness")
+        assert main([*words, "judge.endpoint=recorded"]) == 0
+        write_recorded_file(file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24")
+        server.log.clear()
+        yield Recording(file, server, tmp_path, capsys)
+    assert server.log == [], "nothing was asked over the recording"
+
+
+def test_a_recording_answers_everything_and_its_note_is_shown(recording: Recording) -> None:
+    shown = recording.run("report.formats=[terminal,markdown,html]")
+    assert f"no new call to {recording.metrics()['judge']['label']}: all {CASES} replies are stored" in shown
+    assert f"The judge: {NOTE}" in " ".join(shown.split())
+    for page in ("report.md", "report.html"):
+        assert NOTE in (recording.folder() / page).read_text()
+    scores = recording.metrics()["overall"]["scores"]
+    assert scores == recording.metrics("live")["overall"]["scores"]
+    assert scores["correctness"]["n_ok"] == CASES
+    assert recording.metrics()["judge"]["note"] == NOTE
+    assert {row["paid_by"] for row in inputs_of(recording.folder())} == {"recording-2026-11-24/1"}
+    cost = json.loads((recording.folder() / "iteration-1" / "cost.json").read_text())
+    assert (cost["spent"]["replies"], cost["saved"]["replies"], cost["wasted"]["replies"]) == (0, CASES, 0)
+
+
+def test_the_call_store_stays_empty_and_two_runs_have_the_same_tables(recording: Recording) -> None:
+    recording.file.chmod(0o444)
+    for out in ("replayed", "again"):
+        recording.run(out=out)
+        with closing(sqlite3.connect(recording.root / out / ".store" / "calls.sqlite")) as db:
+            assert db.execute("SELECT (SELECT COUNT(*) FROM calls), (SELECT COUNT(*) FROM payments)").fetchone() == (0, 0)
+    first, second = (json.loads((recording.folder(out) / "seal.json").read_text())["files"] for out in ("replayed", "again"))
+    table = "iteration-1/judge_inputs.parquet"
+    assert first[table] == second[table]
+    assert main(["task=verify", f"run={recording.folder()}"]) == 0
+
+
+def test_a_changed_case_is_named_with_what_to_do(recording: Recording) -> None:
+    lines = (recording.root / "data.jsonl").read_text().replace("What does case 2 say?", "What did case 2 say?")
+    (recording.root / "other.jsonl").write_text(lines)
+    shown = recording.run(data="other.jsonl", expected=4)
+    assert "judge=llm judge.model=... transport=live" in " ".join(shown.split())
+    (missing,) = (row for row in inputs_of(recording.folder()) if row["status"] == "missing_reply")
+    assert missing["message"].startswith("no stored reply for q00002")
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("content", [None, "", "no JSON"])
+def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(recording: Recording, content: str | None) -> None:
+    recording.file.unlink()
+    if content is not None:
+        recording.file.write_text(content)
+    shown = recording.run(expected=2)
+    assert "store.recorded" in shown
+    assert "the recorded replies cannot be used" in shown
+    assert not [*(recording.root / "replayed").glob("torture/*")]
+
+
+RECORDING = data_path("package:demo/judge_replies.jsonl")
+EXPERIMENT = "+experiment=quickstart_llm"
+JUDGED = {"faithfulness", "answer_relevance", "context_relevance", "citation", "groundedness", "correctness"}
+ASK_AGAIN = "a template, an answer type or a case was changed: record anew (benchmarks/record_demo.py) or take the change back"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a new user: an empty folder, and no word but the experiment."""
+    here = tmp_path_factory.mktemp("quickstart_llm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert main([EXPERIMENT, "report.formats=[markdown,html]"]) == 0
+    return (here / "outputs" / "quickstart_llm" / "latest").resolve()
+
+
+def document(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / "iteration-1" / name).read_text(encoding="utf-8"))
+
+
+def test_every_question_has_a_recorded_reply(folder: Path) -> None:
+    rows = inputs_of(folder)
+    assert Counter(row["status"] for row in rows) == {"ok": len(rows)}, ASK_AGAIN
+    assert {row["metric"] for row in rows} == JUDGED
+    cost = document(folder, "cost.json")
+    assert (cost["spent"]["replies"], cost["saved"]["replies"]) == (0, len({row["key"] for row in rows}))
+    with closing(sqlite3.connect(folder.parents[1] / ".store" / "calls.sqlite")) as store:
+        assert store.execute("SELECT COUNT(*) FROM calls").fetchone() == (0,)
+
+
+def test_no_reply_is_shipped_that_nobody_asks_for(folder: Path) -> None:
+    header, *lines = map(json.loads, RECORDING.read_text(encoding="utf-8").split("\n")[:-1])
+    assert {line["key"] for line in lines} == {row["key"] for row in inputs_of(folder)}
+    assert header["replies"] == len(lines) <= 600
+    assert RECORDING.stat().st_size <= 400_000
+
+
+def test_it_says_that_it_is_a_recording(folder: Path) -> None:
+    metrics = document(folder, "metrics.json")
+    assert "reader/llm-2026-11-22@recorded (uncalibrated)" in metrics["signature"]
+    for page in ("report.md", "report.html"):
+        text = (folder / page).read_text(encoding="utf-8")
+        assert "recorded on 2026-11-22 from a large language model" in text
+        assert re.search("the judge is not calibrated against human labels", text, re.IGNORECASE)
+
+
+TEA = "Tea is grown in Assam and in Ceylon."
+COAL = "Coal is mined in Wales."
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": "several", "question": "What is grown?", "answer": TEA, "contexts": [TEA, "Bees make honey."], "references": [COAL, TEA]},
+        {"id": "single", "question": "What is grown?", "answer": TEA, "contexts": [TEA], "reference": TEA},
+    ]  # fmt: skip
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[context_recall,context_precision]"]
+
+
+def scores(case: str) -> dict[str, dict[str, object]]:
+    folder = Path("outputs/run/latest/iteration-1/scores.parquet")
+    found = {row["score_name"]: row for row in pq.read_table(folder).to_pylist() if row["sample_id"] == case}
+    return {name: {**row, "details": json.loads(row["details"] or "{}")} for name, row in found.items()}
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize(("rule", "counts", "recall", "precision"), [
+    ("any", "any one counts", 100, 50),
+    ("first", "the first alone counts", 0, 0),
+    ("all", "all of them count", 50, 25),  # one of two statements; the mean of 0 and 50
+])  # fmt: skip
+def test_the_data_set_says_which_reference_counts(words, rule, counts, recall, precision, capsys):
+    assert main([*words, f"dataset.references={rule}"]) == 0
+    said = capsys.readouterr()
+    assert f"1 case has several references: {counts} (references: {rule})\n" in said.out + said.err
+    several, single = scores("several"), scores("single")
+    assert (several["context_recall"]["value"], several["context_precision"]["value"]) == (recall, precision)
+    assert (single["context_recall"]["value"], single["context_precision"]["value"]) == (100, 100)
+    assert "reference" not in single["context_recall"]["details"]
+    assert main([*words, f"dataset.references={rule}", "task=plan"]) == 0
+    assert f"(references: {rule})\n" in capsys.readouterr().out
+    assert main(["task=verify", "run=outputs/run/latest"]) == 0

@@ -1,0 +1,195 @@
+"""Code of the user's is part of a run's identity: a metric or a system that was edited never shows the numbers of before."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ragpipe
+from ragpipe.cli.command_line import main
+from ragpipe.runs.identity import metric_sources
+from ragpipe.testing.openai_server import serving
+from tests.support.harness import arguments, write_cases
+
+pytestmark = pytest.mark.slow  # whole runs, several per test
+
+COMPUTED = """
+from ragpipe.metrics.base import Computed
+from ragpipe.core.score import Score
+
+class Fixed(Computed):
+    def compute(self, cases):
+        return [Score({value}) for _ in cases]
+"""
+JUDGED = """
+from typing import ClassVar
+from ragpipe.metrics.base import Metric
+from ragpipe.judge.prompt import Prompt
+from ragpipe.core.score import Score, ScoreSpec
+from mymetrics.answers import Mood
+
+class Polite(Metric):
+    grade: Prompt
+
+    async def measure(self, case, judge):
+        found = await judge(self.grade, Mood, answer=case.answer)
+        return Score(FACTOR * found.score / 5)
+"""
+ANSWERS = """
+from typing import Annotated
+from pydantic import Field
+from ragpipe.judge.answer_type import Answer, Number
+
+class Mood(Answer):
+    reason: str = ""
+    score: Annotated[Number, Field(ge=1, le=5)]
+"""
+TEMPLATE = "---\nroles: {answer: text}\n---\n[[user]]\nAnswer:\n{{ answer }}\n\nGrade it from 1 to 5 as JSON.\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    forget()
+
+
+def forget() -> None:
+    """As a new process would: what it imports stands in the files. Bytecode goes by seconds."""
+    importlib.invalidate_caches()
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mymetrics", "mysystem", "zipped")]:
+        del sys.modules[name]
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+    for source in Path(path).parent.rglob("*.py"):
+        Path(importlib.util.cache_from_source(str(source.resolve()))).unlink(missing_ok=True)
+    forget()
+
+
+def mean(name: str, score: str) -> Any:
+    return ragpipe.load(f"outputs/{name}/latest").metrics["overall"]["scores"][score]["mean"]
+
+
+def run_id(name: str) -> str:
+    return Path(f"outputs/{name}/latest").resolve().name
+
+
+def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("q.jsonl").write_text('{"id": "a", "question": "Why?", "answer": "Because."}\n')
+    words = ["dataset=jsonl", "dataset.path=q.jsonl", "name=mine", "plugins=[mymetrics]", "metrics=[]"]
+    words += ["+metrics.fixed={class: mymetrics.fixed.Fixed}"]
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
+    assert main(words) == 0
+    first = run_id("mine")
+    assert mean("mine", "fixed") == 0.25
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.75"))
+    capfd.readouterr()
+    assert main(words) == 0
+    assert mean("mine", "fixed") == 0.75
+    said = capfd.readouterr().out
+    assert f"differs from run {first}: code of metric fixed\n" in said
+    assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[mymetrics]"]) == 3
+    assert "differs  the source of a metric: metrics.fixed.source.mymetrics.fixed" in capfd.readouterr().out
+    write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
+    assert main(words) == 0
+    assert run_id("mine") == first, "the same source is the same run"
+
+
+def test_an_edited_judge_metric_asks_nothing_again(here: Path) -> None:
+    """Neither does an edit of the module of its answer type, unless it changes what is asked."""
+    data = write_cases(here / "data.jsonl", 4)
+    write("prompts/polite/grade.v1.jinja", TEMPLATE)
+    write("mymetrics/answers.py", ANSWERS)
+    write("mymetrics/polite.py", JUDGED.replace("FACTOR", "1"))
+    runs = []
+    with serving() as server:
+        words = [*arguments(data, here / "outputs", server.url, metrics=""), "plugins=[mymetrics]", "prompt_dirs=[prompts]"]
+        words += ["+metrics.polite={class: mymetrics.polite.Polite, prompts: {grade: v1}}"]
+
+        def start() -> tuple[int, float]:
+            assert main(words) == 0
+            runs.append(run_id("torture"))
+            return server.tries, mean("torture", "polite")
+
+        asked, before = start()
+        write("mymetrics/polite.py", JUDGED.replace("FACTOR", "0.5"))
+        assert start() == (asked, pytest.approx(before / 2))
+        write("mymetrics/answers.py", ANSWERS + "\n# a remark\n")
+        assert start() == (asked, pytest.approx(before / 2))
+        write("mymetrics/answers.py", ANSWERS.replace("Number, Field(", "Number, Field(description='How kind.', "))
+        again, _ = start()
+    assert asked >= 4
+    assert again == 2 * asked, "another description is another question"
+    assert len(set(runs)) == 4
+
+
+def test_code_that_was_edited_after_its_import_is_what_it_was_and_named(here: Path) -> None:
+    write("mymetrics/fixed.py", COMPUTED.format(value="1"))
+    module = importlib.import_module("mymetrics.fixed")
+    before = metric_sources(module.Fixed)
+    Path("mymetrics/fixed.py").write_text(COMPUTED.format(value="12"))
+    sources, (note,) = metric_sources(module.Fixed)
+    assert sources == before.sources
+    assert note.startswith("mymetrics.fixed was edited after this process imported it")
+    after = metric_sources(importlib.reload(module).Fixed)
+    assert after.sources != before.sources
+    assert after.notes == ()
+
+
+SYSTEM = """
+def answer(sample):
+    with open("asked.txt", "a") as file:
+        file.write("x")
+    return {{"answer": "{text}", "contexts": ["Paris is the capital of France."]}}
+"""
+LIVE = [
+    "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "plugins=[mysystem]", "system=python",
+    "system.callable=mysystem.rag:answer",
+]  # fmt: skip
+
+
+def asked() -> int:
+    return len(Path("asked.txt").read_text())
+
+
+def answers(name: str = "live") -> set[str]:
+    return set(ragpipe.load(f"outputs/{name}/latest").records["answer"])
+
+
+@pytest.fixture
+def live(here: Path) -> Path:
+    Path("q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(3)))
+    write("mysystem/rag.py", SYSTEM.format(text="Berlin is the capital."))
+    assert main(LIVE) == 0
+    assert asked() == 3
+    write("mysystem/rag.py", SYSTEM.format(text="Paris is the capital of France."))
+    return here
+
+
+def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first = run_id("live")
+    capfd.readouterr()
+    assert main(LIVE) == 0
+    said = capfd.readouterr().out
+    assert asked() == 6
+    assert answers() == {"Paris is the capital of France."}
+    places = [said.index(f"differs from run {first}: code of the system\n"),
+              said.index("outputs are collected again"), said.index("collected 3 outputs")]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) -> None:
+    Path("mysystem/rag.py").unlink()
+    forget()
+    folder = f"run={Path('outputs/live/latest').resolve()}"
+    assert main(["task=verify", folder]) == 0
+    assert main(["task=rescore", folder]) == 0
+    assert asked() == 3

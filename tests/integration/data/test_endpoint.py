@@ -1,0 +1,230 @@
+"""An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from pydantic import ValidationError
+
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.sample import Output, Sample
+from ragpipe.data.live_system import LiveMethod, open_methods
+from ragpipe.data.system_settings import HttpSystem
+from ragpipe.runs.collect_outputs import CollectStage
+from ragpipe.runs.collected_outputs import collected_outputs
+from tests.support.waiting import HANGS_AFTER_S
+
+SAMPLE = Sample(id="s1", question="Capital?")
+
+
+@asynccontextmanager
+async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/ask", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+    finally:
+        await runner.cleanup()
+
+
+class Endpoint:
+    """Gives `answer`, but the status that `status_of` has for the requests from 1 on where it is not 200; `times` is when each came."""
+
+    def __init__(self, status_of: Callable[[int], int] = lambda n: 200, answer: Any = None, headers: Any = None) -> None:
+        self.status_of, self.answer, self.headers, self.times = status_of, answer or {"answer": "Paris"}, headers, list[float]()
+
+    async def reply(self, _: web.Request) -> web.Response:
+        self.times.append(time.monotonic())
+        status = self.status_of(len(self.times))
+        return web.json_response(self.answer) if status == 200 else web.Response(status=status, headers=self.headers)
+
+
+async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[str]]:
+    """The output of one question, and what the system noted."""
+    http = HttpSystem(kind="http", url=url, **settings)
+    system = http.opened(())
+    await CollectStage([LiveMethod(http, system)], journal).run(lambda: iter([SAMPLE]))
+    return collected_outputs(journal)["s1"][0], list(system.notes)
+
+
+@pytest.mark.parametrize(("header", "value", "answer", "kept"), [
+    ("X-Tenant", "production", "The answer is production ready.", True),
+    ("X-Source", "wikipedia", "According to wikipedia it is.", True),
+    ("X-Index", "wikipedia-20181220", "The dump is wikipedia-20181220.", True),
+    ("X-Api-Key", "anything", "It does not say anything wrong.", True),
+    ("Authorization", "Bearer placeholder", "A placeholder of the Bearer.", True),
+    ("X-Trace", "f81d4fae7dec11d0a765", "You are f81d4fae7dec11d0a765.", False),
+    ("Authorization", "Bearer f81d4fae7dec11d0a765", "You are f81d4fae7dec11d0a765.", False),
+    ("X-Api-Key", "dXNlcjpwYXNz", "You are dXNlcjpwYXNz.", False),
+    ("Cookie", "sid-4242-4242", "You are sid-4242-4242.", False),
+])  # fmt: skip
+async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(tmp_path, monkeypatch, header, value, answer, kept) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        assert request.headers[header] == value
+        return web.json_response({"answer": answer})
+
+    monkeypatch.setenv("HEADER_VALUE", value)
+    async with served(echo) as url:
+        found, notes = await asked(tmp_path / "j.jsonl", url, headers_env={header: "HEADER_VALUE"})
+    assert found.answer == (answer if kept else "You are ***.")
+    assert [note.split(" value of ")[0] for note in notes] == ([] if kept else ["1 answers repeat a"])
+    assert all("s1" in note and value not in note for note in notes)
+
+
+@pytest.mark.parametrize(("reply", "fields", "error"), [
+    ({"answer": None}, {"answer": "answer"}, "no answer at `answer`: null"),
+    ({"answer": ""}, {"answer": "answer"}, None),
+    ({"refused": True}, {"answer": "answer", "abstained": "refused"}, None),
+    ({"hits": ["one"]}, {"contexts": "hits"}, None),
+])  # fmt: skip
+async def test_an_answer_may_be_null_or_empty_or_left_out(tmp_path: Path, reply: Any, fields: dict[str, str], error: str | None) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(reply)
+
+    async with served(answer) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url, fields=fields)
+    assert (error in (found.error or "")) if error else found.error is None
+
+
+WHOLE = {
+    "answer": "Paris", "chunks": [{"id": "a", "text": "It is Paris.", "score": 0.9}], "citations": [{"marker": "[1]", "chunk_id": "a"}],
+    "abstained": False, "timings": {"retrieval": 12.0}, "usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}},
+    "folder_mode": "on", "selected_folders": ["geo"], "version": "7",
+}  # fmt: skip
+
+
+async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp_path: Path) -> None:
+    replies = [
+        {**WHOLE, "contexts": ["left out beside chunks"], "method": "theirs", "took_s": 1, "error": None, "trace": "x"},
+        {"answer": "b", "context": [{"page_content": "b it is", "metadata": {"source": "b.md"}}], "more": 1},
+    ]
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(replies.pop(0))
+
+    async with served(answer) as url:
+        http = HttpSystem(kind="http", url=url, concurrency=1)
+        system = http.opened(())
+        samples = [SAMPLE, SAMPLE.model_copy(update={"id": "s2"})]
+        await CollectStage([LiveMethod(http, system)], tmp_path / "j.jsonl").run(lambda: iter(samples))
+    first, second = (outputs[0] for outputs in collected_outputs(tmp_path / "j.jsonl").values())
+    assert (first.method, first.answer, first.abstained, first.version, first.folder_mode, first.selected_folders) == (
+        "default", "Paris", False, "7", "on", ["geo"],
+    )  # fmt: skip
+    assert [(c.id, c.text, c.score) for c in first.chunks or []] == [("a", "It is Paris.", 0.9)]
+    assert [(c.marker, c.chunk_id) for c in first.citations or []] == [("[1]", "a")]
+    assert first.timings["retrieval"] == 12.0
+    assert first.usage == {"prompt_tokens": 7, "cached_tokens": 2}
+    assert [(c.doc_id, c.text) for c in second.chunks or []] == [("b.md", "b it is")]
+    (note,) = system.notes  # of the first answer alone, once
+    assert note.endswith("are not read: contexts, method, took_s, trace")
+
+
+def test_the_method_is_no_field_of_an_answer() -> None:
+    with pytest.raises(ValidationError, match="'method' is no field of an output"):
+        HttpSystem(kind="http", url="http://127.0.0.1:1/x", fields={"answer": "answer", "method": "m"})
+
+
+async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> None:
+    """More than the 100 connections that aiohttp opens by itself."""
+    wanted, here, all_here = 121, 0, asyncio.Event()
+
+    async def meet(_: web.Request) -> web.Response:
+        nonlocal here
+        here += 1
+        if here == 1:
+            return web.json_response({"answer": "met"})  # the first question is asked alone
+        if here == wanted:
+            all_here.set()
+        await asyncio.wait_for(all_here.wait(), HANGS_AFTER_S)
+        return web.json_response({"answer": "met"})
+
+    async with served(meet) as url:
+        http = HttpSystem(kind="http", url=url, concurrency=120, timeout_s=600)
+        system = http.opened(())
+        stage = CollectStage([LiveMethod(http, system)], tmp_path / "j.jsonl")
+        await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(wanted)))
+    assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
+
+
+async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path: Path) -> None:
+    """An endpoint may keep a conversation in a session's cookie. Cookies of a plain IP address are never kept, so that the
+    endpoint is asked by its name."""
+    seen: list[str | None] = []
+
+    async def conversation(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Cookie"))
+        response = web.json_response({"answer": f"turn {len(seen)}"})
+        response.set_cookie("session", f"conversation-{len(seen)}")
+        return response
+
+    async with served(conversation) as url:
+        http = HttpSystem(kind="http", url=url.replace("127.0.0.1", "localhost"), concurrency=1)
+        stage = CollectStage(open_methods(http, ()), tmp_path / "j.jsonl")
+        await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(3)))
+    assert seen == [None, None, None]
+
+
+async def test_a_redirect_is_named_and_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "f81d4fae7dec11d0a765")
+    asked_for = []
+
+    async def move(request: web.Request) -> web.Response:
+        asked_for.append(request.path)
+        return web.Response(status=307, headers={"Location": "/ask?token=f81d4fae7dec11d0a765"})
+
+    async with served(move) as url:
+        with pytest.raises(ConfigError) as refused:
+            await asked(tmp_path / "j.jsonl", url, headers_env={"Authorization": "TOKEN"})
+    assert asked_for == ["/ask"]
+    assert "HTTP 307" in str(refused.value)
+    assert "a redirect to '/ask?token=***', which is not followed" in str(refused.value)
+
+
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Without the variables of the machine."""
+    for name in (*PROXY_VARIABLES, *map(str.upper, PROXY_VARIABLES)):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    async def proxy(request: web.Request) -> web.Response:
+        seen.append((request.headers["Host"], request.headers.get("Proxy-Authorization")))
+        return web.json_response({"answer": "through the proxy"})
+
+    async with served(proxy) as url:
+        environment.setenv("HTTP_PROXY", url.replace("http://", "http://me:pass-4242@").removesuffix("/ask"))
+        found, _ = await asked(tmp_path / "j.jsonl", "http://rag.example.com/ask")
+        here, _ = await asked(tmp_path / "k.jsonl", url)  # a loopback address goes straight
+    assert (found.answer, here.answer) == ("through the proxy", "through the proxy")
+    assert seen == [("rag.example.com", "Basic bWU6cGFzcy00MjQy"), (url.split("/")[2], None)]
+
+
+def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigError, match="an HTTP proxy"):
+        HttpSystem(kind="http", url="https://rag.example.com/ask").opened(())
+
+
+async def test_a_byte_order_mark_before_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
+    async def marked(_: web.Request) -> web.Response:
+        return web.Response(body='{"answer": "Paris"}'.encode("utf-8-sig"), content_type="application/json")
+
+    async with served(marked) as url:
+        found, _ = await asked(tmp_path / "j.jsonl", url)
+    assert (found.answer, found.error) == ("Paris", None)

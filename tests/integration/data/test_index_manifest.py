@@ -1,0 +1,206 @@
+"""The manifest of an index: read strictly, counted by hand, frozen into the run and told in its reports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.cli.command_line import main
+from ragpipe.core.errors import DataError
+from ragpipe.core.sample import Anchor, Sample
+from ragpipe.data.index_manifest import IndexManifest
+
+ROWS: list[dict[str, Any]] = [
+    {"doc_id": "a.md", "chunk_id": "1", "tokens": 100, "doc_type": "markdown", "chunker": "heading-2", "index_version": "7"},
+    {"doc_id": "a.md", "chunk_id": "2", "tokens": 200, "doc_type": "markdown", "chunker": "heading-2"},
+    {"doc_id": "a.md", "chunk_id": "3", "tokens": 9000, "doc_type": "markdown", "status": "skipped", "reason": "over the context limit"},
+    {"doc_id": "b.pdf", "doc_type": "pdf"},
+    {"doc_id": "c.pdf", "chunk_id": "1", "doc_type": "pdf", "status": "skipped", "reason": "no text", "rel_path": "deep/c.pdf"},
+]  # fmt: skip
+SAMPLES = [
+    Sample(id="q1", question="?", relevant_docs=["a.md", "b.pdf"]),
+    Sample(id="q2", question="?", relevant_docs=["b.pdf", "lost.md"]),
+    Sample(id="q3", question="?", anchors=[Anchor(rel_path="deep/c.pdf")]),
+]
+
+
+def write(folder: Path, kind: str, rows: list[dict[str, Any]]) -> str:
+    path = folder / f"index.{kind}"
+    if kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif kind == "json":
+        path.write_text(json.dumps(rows))
+    elif kind == "parquet":
+        pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in NAMES} for row in rows]), path)
+    else:
+        lines = [",".join(NAMES), *(",".join(str(row.get(name, "")) for name in NAMES) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    return path.name
+
+
+NAMES = ["doc_id", "chunk_id", "tokens", "doc_type", "chunker", "index_version", "status", "reason", "rel_path"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
+def test_every_form_gives_the_same_counts(tmp_path: Path, kind: str) -> None:
+    rows = [{"status": "embedded", **row} if "chunk_id" in row or kind == "parquet" else row for row in ROWS]
+    found = IndexManifest(write(tmp_path, kind, rows), tmp_path).coverage(SAMPLES)
+    whole = found.overall
+    assert (whole.documents, whole.documents_without_chunks, whole.documents_not_embedded) == (3, 1, 1)
+    assert (whole.chunks_attempted, whole.chunks_embedded, whole.chunks_skipped) == (4, 2, 2)
+    assert (whole.no_chunks_rate, whole.skipped_rate) == (pytest.approx(1 / 3), 0.5)
+    assert whole.skipped_because == {"over the context limit": 1, "no text": 1}
+    assert found.by_doc_type["pdf"].documents_without_chunks == 1
+    assert found.by_doc_type["markdown"].chunks_embedded == 2
+    assert (found.chunkers, found.embeddings, found.index_versions) == (["heading-2"], [], ["7"])
+    assert found.tokens is not None
+    # of 100, 200, 9000 the 95th percentile lies .9 of the way from the second to the third
+    assert found.tokens.model_dump() == {
+        "n": 3, "min": 100, "mean": pytest.approx(3100.0), "p95": pytest.approx(8120.0), "max": 9000,
+    }  # fmt: skip
+    assert found.without_chunks == ["b.pdf"]
+    missing = [(one.document, one.why, one.samples) for one in found.gold_missing]
+    assert (found.gold_documents, missing) == (4, [
+        ("b.pdf", "no_chunks", ["q1", "q2"]), ("lost.md", "not_in_manifest", ["q2"]), ("c.pdf", "not_embedded", ["q3"]),
+    ])  # fmt: skip
+    assert found.samples_missing_gold == {"q1": 1, "q2": 2, "q3": 1}
+
+
+@pytest.mark.parametrize(("row", "key", "told"), [
+    ({"chunk_id": "1"}, "doc_id", "nothing"),
+    ({"doc_id": "a.md", "chunk_id": "1"}, "chunk_id", "a second time"),
+    ({"doc_id": "b.pdf", "chunk_id": "1", "doc_type": "pdf"}, "chunk_id", "a chunk of a document without chunks"),
+    ({"doc_id": "a.md"}, "chunk_id", "nothing"),
+    ({"doc_id": "x", "tokens": 3}, "chunk_id", "beside what belongs to a chunk"),
+    ({"doc_id": "x", "chunk_id": "1", "status": "skipped"}, "reason", "skipped without a reason"),
+    ({"doc_id": "x", "chunk_id": "1", "reason": "why"}, "reason", "embedded with a reason"),
+    ({"doc_id": "x", "chunk_id": "1", "status": "lost"}, "status", "lost"),
+    ({"doc_id": "x", "chunk_id": "1", "tokens": -1}, "tokens", "-1"),
+    ({"doc_id": "x", "chunk_id": "1", "tokens": "many"}, "tokens", "many"),
+    ({"doc_id": "x", "chunkid": "1"}, "chunkid", "did you mean 'chunk_id'?"),
+    ({"doc_id": "a.md", "chunk_id": "4", "doc_type": "pdf"}, "doc_type", "'markdown', as at index.jsonl:1"),
+])  # fmt: skip
+def test_a_wrong_row_is_named_with_its_line(tmp_path: Path, row: dict[str, Any], key: str, told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        IndexManifest(write(tmp_path, "jsonl", [*ROWS, row]), tmp_path).coverage([])
+    assert f"index.jsonl:6: {key}" in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_an_empty_manifest_and_a_missing_one_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "index.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="no rows"):
+        IndexManifest("index.jsonl", tmp_path).coverage([])
+    with pytest.raises(DataError, match="No such file"):
+        IndexManifest("none.jsonl", tmp_path)
+
+
+CASES = [
+    {"id": "q1", "question": "?", "relevant_docs": ["a.md"], "answer": "x", "chunks": [{"id": "1", "doc_id": "a.md", "text": "t"}]},
+    {"id": "q2", "question": "?", "relevant_docs": ["b<i>.pdf"], "answer": "x", "chunks": [{"id": "1", "doc_id": "a.md", "text": "t"}]},
+]  # fmt: skip
+GIVEN = [ROWS[0], {"doc_id": "b<i>.pdf", "doc_type": "pdf"}]
+WORDS = [
+    "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval]", "name=x", "system.index_manifest=index.jsonl",
+]  # fmt: skip
+TOLD = "1 of 2 gold documents cannot be retrieved, because they are not in the index: b<i>.pdf (without chunks; q2)"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in CASES))
+    write(tmp_path, "jsonl", GIVEN)
+    assert main(WORDS) == 0
+    return Path("outputs/x/latest")
+
+
+@pytest.mark.slow
+def test_a_run_freezes_it_and_reports_tell_what_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert TOLD in " ".join(capsys.readouterr().err.split())
+    assert json.loads((run / "index.json").read_text())["overall"]["documents_without_chunks"] == 1
+    page = (run / "report.md").read_text()
+    assert f"`{TOLD}`" in page
+    assert "| `pdf` | 1 | 1 (100.0%) | 0 | 0 | 0 | 0 |" in page
+    assert "b&lt;i&gt;.pdf" in (run / "report.html").read_text()
+    stamp = (run / "index.json").stat().st_mtime_ns
+    assert main(WORDS) == 0
+    assert (run / "index.json").stat().st_mtime_ns == stamp
+
+
+Findings = dict[tuple[str, str], tuple[Any, ...]]
+
+
+def _findings(run: Path) -> Findings:
+    """What the records say of each case: documents not in the index, failure modes, diagnoses."""
+    columns = ["sample_id", "method", "gold_not_indexed", "failure_modes", "diagnosis"]
+    rows = pq.read_table(run / "iteration-1" / "records.parquet", columns=columns).to_pylist()
+    return {(row.pop("sample_id"), row.pop("method")): tuple(row.values()) for row in rows}
+
+
+NOT_INDEXED = (1, ["not_indexed"], ["not_indexed"])  # which explains the miss
+UNLABELLED = {"id": "q3", "question": "?", "answer": "x", "chunks": []}
+CLOSED_BOOK = {"id": "q2", "question": "?", "relevant_docs": ["b<i>.pdf"], "answer": "x", "method": "closed", "retrieves": False}
+
+
+@pytest.fixture
+def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases with a document in the index, one without, unlabelled, and of a method that retrieves nothing."""
+    monkeypatch.chdir(tmp_path)
+    cases = [*({**case, "method": "rag"} for case in (*CASES, UNLABELLED)), CLOSED_BOOK]
+    Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    write(tmp_path, "jsonl", GIVEN)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labelled")
+def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
+    assert main(WORDS) == 0
+    assert _findings(Path("outputs/x/latest")) == {
+        ("q1", "rag"): (0, [], []), ("q2", "rag"): NOT_INDEXED, ("q3", "rag"): (None, [], []), ("q2", "closed"): (1, [], []),
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labelled")
+def test_a_manifest_that_lacks_what_was_found_is_not_believed() -> None:
+    found = {**CASES[1], "method": "rag", "chunks": [{"id": "1", "doc_id": "b<i>.pdf", "text": "t"}]}
+    Path("cases.jsonl").write_text(json.dumps(found) + "\n")
+    assert main(WORDS) == 0
+    assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (1, [], ["stale_index_manifest"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labelled")
+def test_without_a_manifest_nothing_is_said_of_the_index() -> None:
+    assert main([word for word in WORDS if "index_manifest" not in word]) == 0
+    assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (None, ["retrieval_miss"], ["retrieval_failure"])
+    metrics = json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
+    mode = metrics["overall"]["failure_modes"]["not_indexed"]
+    assert (mode["n"], mode["n_judged"]) == (0, 2), "of a method that retrieves nothing, and where all was found, it is known"
+
+
+@pytest.mark.slow
+def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["task=verify", "run=outputs/x/latest"]) == 0
+    assert main(["task=rescore", "run=outputs/x/latest", "scoring.level=0.9"]) == 0
+    folders = {path.parent.resolve() for path in Path("outputs/x").glob("*/index.json")}
+    assert len(folders) == 2, "a run made from it has it too"
+    measured, rescored = (_findings(folder) for folder in folders)
+    assert measured == rescored
+    assert rescored["q2", "default"] == NOT_INDEXED
+    index, first = run / "index.json", run.resolve()
+    text = index.read_text().replace('"7"', '"8"')
+    index.unlink()  # its bytes are shared with the other run's
+    index.write_text(text)
+    capsys.readouterr()
+    assert main(["task=verify", "run=outputs/x/latest"]) != 0
+    assert "index.json" in capsys.readouterr().out
+    write(Path(), "jsonl", [*GIVEN, {"doc_id": "new.md"}])
+    assert main(["task=plan", *WORDS]) == 0
+    assert "index: 1 of 2 gold documents cannot be retrieved" in capsys.readouterr().out
+    assert main(WORDS) == 0
+    assert run.resolve() != first, "another manifest is another run"

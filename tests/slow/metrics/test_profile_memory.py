@@ -1,0 +1,37 @@
+"""A profile of 100,000 cases takes the memory of ids and hashes, not of texts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROFILE = """
+import sys
+from ragpipe.data.dataset import Record
+from ragpipe.metrics.profile import DataProfile
+from ragpipe.core.sample import Chunk, Output, Sample
+count = int(sys.argv[1])
+profile = DataProfile()
+for i in range(count):
+    sample = Sample(id=f"q{i}", question=f"Question {i}? " * 20, references=["A reference. " * 20], meta={"day": i % 365})
+    for method in ("a", "b"):
+        chunks = [Chunk(id=f"c{i}-{k}", rank=k + 1, score=1 / (k + 1), text=f"Passage {i} {k}. " * 40) for k in range(3)]
+        answer = f"Answer {i} of {method}. " * 30
+        profile.add(sample, Output(sample_id=sample.id, method=method, answer=answer, chunks=chunks, timings={"total": 900.0 + i}))
+found = profile.document()
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(found["samples"], sum(found["cases"].values()), len(found["findings"]), int(peak.split()[1]) >> 10)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+def test_100_000_cases() -> None:
+    peaks = {}
+    for samples in (5_000, 50_000):
+        args = [sys.executable, "-c", PROFILE, str(samples)]
+        read, cases, findings, peak = map(int, subprocess.run(args, check=True, capture_output=True, text=True).stdout.split())
+        assert (read, cases, findings) == (samples, 2 * samples, 0)
+        peaks[samples] = peak
+    assert peaks[50_000] - peaks[5_000] <= 100  # MiB for 90,000 cases, whose texts are 250 MiB

@@ -1,0 +1,423 @@
+"""report.html in a real browser: nothing leaves, every case is found by filter, key and link, on every width."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ragpipe.core.sample import Chunk
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.text import printable
+from ragpipe.report.console import Console
+from ragpipe.report.page_file import page_address
+from ragpipe.report.run_page import RunCases, write_run_page
+from ragpipe.report.settings import ReportSettings
+from ragpipe.runs.write_reports import write_reports
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.run_folder import RunFolder
+from tests.support.playwright_pages import AXE, OpenPage, axe_violations, clean_page, open_page, wait_until
+from tests.support.reports import report_of
+from tests.support.run_tables import Row, score, write_run
+from tests.unit.report.test_report_html import ATTACKS, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+SPECS = [ScoreSpec("grade"), *(ScoreSpec(f"{name}@{k}") for name in ("hit", "recall") for k in (1, 3, 5))]
+SCORING = ScoringSettings(weights={"grade": 1.0}, thresholds={"grade": 0.5}, fill_defaults=False)
+ANSWERS = {"base": "The fee is ten euros.", "new": "The fee is twelve euros [1]."}
+CLAIM = {"claim": "The fee is ten euros.", "supported": False, "verdict": "contradicted",
+         "evidence": [{"quote": "fee is twelve", "places": [{"chunk": "both", "rank": 1, "start": 4, "end": 17}]}]}  # fmt: skip
+CALL = {"iteration": 1, "metric": "grade", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok", "template": "grade/verify",
+        "template_version": "v1", "key": "k1", "tokens_in": 812, "tokens_out": 93, "reply": "It is not."}  # fmt: skip
+
+
+def row(n: int, method: str, **more: Any) -> Row:
+    """Question n of a method: grade n/20 of `base`, and of `new` the same or for every third question 1; `fees` are the first ten."""
+    grade = 1.0 if method == "new" and n % 3 == 0 else n % 20 / 20
+    ranks = {spec.name: float(spec.name.startswith("hit")) for spec in SPECS[1:]}
+    chunks = [Chunk(id="both", rank=1, text="The fee is twelve euros."), Chunk(id=method, rank=2, text=f"Only {method}.")]
+    labels = {"question": f"Question number {n}?", "category": "fees" if n < 10 else "dates"}
+    details = {"grade": {"claims": [CLAIM]}} if method == "base" else {}
+    return Row(
+        f"q{n:02}", method, {"grade": grade, **ranks}, labels, {"answer": ANSWERS[method], "chunks": chunks}, details, **more
+    )  # fmt: skip
+
+
+ROWS = [row(n, method) for n in range(20) for method in ANSWERS]
+
+
+def written(root: Path, rows: list[Row], calls: list[dict[str, Any]] | None = None) -> Path:
+    write_run(root, rows, calls or [])
+    score(root, SPECS, SCORING)
+    return pages_of(root)
+
+
+def pages_of(root: Path) -> Path:
+    settings = ReportSettings(formats=["html"])
+    write_reports(root / "iteration-1", target=root, settings=settings, console=Console())
+    return root / "report.html"
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    prompts = json.dumps([{"role": "user", "content": "Is the claim in the context?"}])
+    calls = [{**CALL, "sample_id": "q03", "method": method, "messages": prompts} for method in ANSWERS]
+    return written(tmp_path_factory.mktemp("report") / "run", ROWS, calls)
+
+
+@pytest.fixture
+def shown(browser: Browser, report: Path) -> Iterator[OpenPage]:
+    """The report, open at 1440 pixels; at the end it has done nothing that it should not."""
+    with clean_page(browser, report) as opened:
+        yield opened
+
+
+def case_open(shown: OpenPage) -> str:
+    shown.page.wait_for_selector("#pane .question")
+    return str(shown.page.text_content("#pane h3"))
+
+
+def test_the_worst_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> None:
+    """Of equal grades the data's order: q00 is 0 for base; new has 1 for every third question."""
+    assert shown.shown()[:4] == ["q00/base/1", "q01/base/1", "q01/new/1", "q02/base/1"]
+    assert shown.count() == "40 of 40"
+    assert shown.page.locator("#cases *").count() < 700
+
+
+FILTERS: list[tuple[str, list[str] | None, str]] = [
+    ("q=NUMBER 12", ["q12/base/1", "q12/new/1"], "2 of 40"),
+    ("q=q07/new", ["q07/new/1"], "1 of 40"),
+    ("q=twelve", None, "20 of 40"),
+    ("method=new&verdict=miss", ["q01/new/1", "q02/new/1", "q04/new/1", "q05/new/1", "q07/new/1", "q08/new/1"], "6 of 40"),
+    ("verdict=pass&slice=category:fees", ["q00/new/1", "q03/new/1", "q06/new/1", "q09/new/1"], "4 of 40"),
+    ("from=0.25&to=0.35&sort=grade", ["q05/base/1", "q05/new/1", "q06/base/1", "q07/base/1", "q07/new/1"], "5 of 40"),
+    ("only=1&method=base&sort=data", ["q00/base/1", "q03/base/1", "q06/base/1", "q09/base/1", "q12/base/1", "q15/base/1", "q18/base/1"], "7 of 40"),
+    ("sort=-grade&method=base&slice=category:dates&from=.9", ["q19/base/1", "q18/base/1"], "2 of 40"),
+    ("mode=unsupported_claim", [], "0 of 40; without mode 40"),
+    ("score=hit@1&verdict=none&method=new&sort=data&q=number 1?", ["q01/new/1"], "1 of 40"),
+    ("verdict=error", [], "0 of 40; without verdict 40"),
+    ("slice=category:none", [], "0 of 40; without slice 40"),
+    ("score=unknown&sort=-unknown&verdict=human", [], "0 of 40; without verdict 40"),
+]  # fmt: skip
+
+
+def test_an_address_is_a_filter(browser: Browser, report: Path) -> None:
+    with clean_page(browser, report) as opened:
+        for filters, names, count in FILTERS:
+            opened.page.evaluate("(text) => { location.hash = text; }", f"#v=1&{filters}")
+            wait_until(opened.page, f"document.querySelector('#count').textContent === {count!r}")
+            assert names is None or opened.shown() == names, filters
+
+
+def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
+    page = shown.page
+    page.select_option("#verdict", "miss")
+    page.select_option("#method", "base")
+    page.fill("#slice", "dat")
+    assert page.eval_on_selector_all("#slice-names option", "(all) => all.map((o) => o.value)") == ["category:dates"]
+    page.press("#slice", "Enter")  # a part of a name stands for the first slice with it
+    assert page.input_value("#slice") == "category:dates"
+    assert shown.count() == "0 of 40; without verdict 10; without slice 10"
+    assert shown.address() == "#v=1&method=base&verdict=miss&slice=category:dates"
+    page.fill("#slice", "")
+    page.fill("#from", "0.4")
+    page.press("#from", "Tab")
+    assert shown.shown() == ["q08/base/1", "q09/base/1"]
+    page.click("#reset")
+    assert (shown.count(), shown.address()) == ("40 of 40", "#v=1")
+    page.select_option("#sort", "-grade")
+    assert shown.shown()[0] == "q00/new/1"
+    page.select_option("#score", "hit@1")
+    assert page.eval_on_selector_all("#sort option", "(all) => all.map((o) => o.value)") == ["worst", "hit@1", "-hit@1", "data", "-grade"]  # fmt: skip
+
+
+def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
+    page = shown.page
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    assert case_open(shown) == "q00/base/1"
+    assert shown.address() == page_address(case="q00/base/1")
+    page.keyboard.press("d")
+    page.wait_for_selector("#pane ins")
+    assert page.locator("#pane ins").all_text_contents() == ["twelve", " [1]"]
+    page.keyboard.press("]")
+    assert shown.address().endswith("&case=q00/base/1&tab=base&diff=on")
+    page.keyboard.press("[")
+    page.keyboard.press("d")
+    page.keyboard.press("j")
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q01/base/1'")
+    page.keyboard.press("k")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "list"
+    page.keyboard.press("x")
+    assert shown.count() == "14 of 40"
+    page.keyboard.press("/")
+    page.keyboard.type("number 12x")
+    page.keyboard.press("Backspace")
+    assert shown.shown() == ["q12/base/1", "q12/new/1"]
+    page.keyboard.press("Escape")
+    page.keyboard.press("f")
+    assert page.evaluate("document.activeElement.id") == "score"
+    page.keyboard.press("Escape")
+    with page.expect_download() as download:
+        page.keyboard.press("e")
+    download.value.save_as(tmp_path / "list.csv")
+    lines = list(csv.reader((tmp_path / "list.csv").read_text(encoding="utf-8").splitlines()))
+    assert lines[0][:6] == ["id", "method", "repeat", "question", "grade", "grade verdict"]
+    assert [line[:6] for line in lines[1:]] == [["q12", "base", "1", "Question number 12?", "0.6", "pass"], ["q12", "new", "1", "Question number 12?", "1", "pass"]]  # fmt: skip
+    page.keyboard.press("?")
+    assert page.locator("dialog tr").count() == 14
+    page.uncheck("dialog input")
+    page.keyboard.press("Escape")
+    page.keyboard.press("x")
+    assert shown.count() == "2 of 40", "keys are off"
+
+
+def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
+    with clean_page(browser, report, "#v=1&case=q03/base/1") as opened:
+        assert case_open(opened) == "q03/base/1"
+        page = opened.page
+        assert page.locator("#pane .columns >> nth=0 >> h3").all_text_contents() == ["basethis case", "new"]
+        assert page.locator("#pane .chunk .badge").all_text_contents() == ["kept", "only here", "kept", "only here"]
+        assert page.locator("#pane .contradiction").all_text_contents() == [
+            "contradicted The fee is ten euros.by context 1 (chunk both), characters 4 to 17: fee is twelve"
+        ]
+        page.click("#pane .chunk summary >> nth=0")
+        assert page.locator("#pane .chunk[open] mark.contradicts").all_text_contents() == ["contradicts", "fee is twelve"]
+        assert page.locator("#pane .text mark.contradicted").all_text_contents() == ["The fee is ten euros."]
+        ranking = page.locator("#pane details", has_text="Ranking (6 scores)")
+        ranking.locator("summary").click()
+        assert ranking.locator("thead th").all_text_contents() == ["measure", "base @1", "base @3", "base @5", "new @1", "new @3", "new @5"]  # fmt: skip
+        assert ranking.locator("tbody th").all_text_contents() == ["hit", "recall"]
+        page.click("#pane summary:text('new (1)')")
+        page.click("#pane summary:text('1. grade / verify')")
+        page.wait_for_selector("#pane .text.mono.tall")
+        assert page.locator("#pane .text.mono.tall").all_text_contents() == ["Is the claim in the context?", "It is not."]
+        page.click("#pane .bar button:text-is('new')")
+        wait_until(page, "document.querySelectorAll('#pane .columns').length === 0")
+        assert "The fee is ten" not in opened.page.inner_text("#pane .text >> nth=0")
+
+
+def test_back_closes_a_case_and_a_section_link_keeps_the_list(shown: OpenPage) -> None:
+    page = shown.page
+    page.select_option("#verdict", "miss")
+    page.click("#list [role=option]:nth-child(3)")
+    name = case_open(shown)
+    page.click("nav a >> nth=0")
+    assert page.text_content("#pane h3") == name
+    page.go_back()
+    page.wait_for_selector("#pane .question", state="detached")
+    assert shown.count() == "16 of 40"
+    page.go_forward()
+    assert case_open(shown) == name
+
+
+@pytest.mark.parametrize(
+    ("fragment", "heading"), [("case=q07/new/1", "q07/new/1"), ("case=q07/1", "q07/base/1"), ("case=q07", "q07/base/1")]
+)
+def test_a_link_opens_the_same_case_after_the_data_has_grown(browser: Browser, report: Path, tmp_path, fragment: str, heading: str) -> None:
+    more = [row(n, method) for n in (31, 30) for method in ANSWERS]
+    grown = written(tmp_path / "run", [*more, *ROWS])
+    for file, count in ((report, "40 of 40"), (grown, "44 of 44")):
+        with clean_page(browser, file, f"#v=1&{fragment}") as opened:
+            assert case_open(opened) == heading
+            assert opened.page.text_content("#pane .question") == "Question number 7?"
+            assert opened.count() == count
+
+
+def test_an_unknown_case_is_named_with_the_nearest(browser: Browser, report: Path) -> None:
+    with clean_page(browser, report, "#v=1&case=q1x/base/1") as opened:
+        assert "no such case" in opened.pane()
+        assert opened.page.locator("#pane li").all_text_contents() == ["q10/new/1", "q11/new/1", "q12/new/1"]
+        opened.page.click("#pane li:nth-child(2) a")
+        assert case_open(opened) == "q11/new/1"
+
+
+def test_a_run_of_one_method_names_no_method_and_repeats_are_linked(browser: Browser, tmp_path: Path) -> None:
+    file = written(tmp_path / "run", [row(n, "base", repeat=r) for n in range(3) for r in (1, 2)])
+    with clean_page(browser, file, "#v=1&case=q01/base/2") as opened:
+        assert case_open(opened) == "q01/2"
+        assert not opened.page.locator("#method, #only").count()
+        opened.page.click("#pane a.button:text-is('1')")
+        wait_until(opened.page, "document.querySelector('#pane h3').textContent === 'q01/1'")
+
+
+# --- verdicts of the reader
+
+
+def test_a_verdict_is_kept_filtered_saved_and_withdrawn(shown: OpenPage, report: Path, tmp_path: Path) -> None:
+    page = shown.page
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    case_open(shown)
+    page.keyboard.press("h")
+    assert page.evaluate("document.activeElement.textContent") == "pass"
+    page.keyboard.press("Enter")
+    assert page.text_content("#message") == "Type your name first: a verdict carries it."
+    page.fill("#human [aria-label='your name']", "Ann Ö.")
+    page.fill("#human .note-field", "reads well")
+    page.click("#human button:text-is('pass')")
+    page.wait_for_selector("#human .badge.good")
+    page.keyboard.press("Escape")
+    page.select_option("#verdict", "human")
+    assert shown.shown() == ["q00/base/1"]
+    assert "you: pass" in str(page.text_content("#list"))
+    assert shown.address() == "#v=1&verdict=human"
+    page.reload()
+    page.wait_for_selector("html[data-ready=all]", state="attached")
+    assert shown.shown() == ["q00/base/1"], "the browser kept it"
+    page.click("#list [role=option]")
+    case_open(shown)
+    page.keyboard.press("h")
+    with page.expect_download() as download:
+        page.click("#human button:text-is('Save 1 as a file')")
+    assert download.value.suggested_filename == "verdicts-run-Ann_Ö..jsonl"
+    download.value.save_as(tmp_path / "verdicts.jsonl")
+    (event,) = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+    at = event.pop("at")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", at)
+    first = RunCases(RunFolder(report.parent), RunFolder(report.parent).iteration(1), {}, "")
+    assert event.pop("answer") == digest_of(first)
+    assert event == {
+        "v": 1, "run": "run", "sample_id": "q00", "method": "base", "repeat": 1, "score": "grade", "verdict": "pass",
+        "note": "reads well", "annotator": "Ann Ö.", "blind": False,
+    }  # fmt: skip
+    page.click("#human button:text-is('withdraw')")
+    page.wait_for_selector("#human .badge", state="detached")
+    assert shown.count() == "0 of 40; without verdict 40"
+
+
+def digest_of(cases: RunCases) -> str:
+    """The digest of the first case, by the way of labels."""
+    from ragpipe.calibration.label_files import labelled_answers
+
+    key: Any = ("q00", "base", 1)
+    return labelled_answers(cases.run, [key])[key]
+
+
+def test_a_browser_that_keeps_nothing_is_said(browser: Browser, report: Path) -> None:
+    with open_page(browser) as opened:
+        opened.page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };")
+        opened.open(report, "#v=1&case=q00/base/1")
+        case_open(opened)
+        opened.page.keyboard.press("h")
+        opened.page.fill("#human [aria-label='your name']", "Ann")
+        opened.page.click("#human button:text-is('fail')")
+        assert "does not let the page keep anything" in str(opened.page.text_content("#message"))
+        assert opened.faults == []
+
+
+# --- widths, colours, paper, no script
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1440])
+def test_no_width_scrolls_sideways(browser: Browser, report: Path, width: int) -> None:
+    with clean_page(browser, report, "#v=1&verdict=miss", width=width) as opened:
+        assert opened.sideways() <= 0
+        opened.page.click("#list [role=option]:nth-child(2)")
+        case_open(opened)
+        assert opened.sideways() <= 0
+        if width < 760:  # a case is a page of its own, with one method
+            for part in ("#list", "nav", ".front >> nth=0"):
+                assert not opened.page.is_visible(part), part
+            assert opened.page.locator("#pane .columns").count() == 0
+            opened.page.click("#pane button >> nth=0")
+            assert opened.page.is_visible("#list")
+
+
+def test_without_a_script_the_worst_cases_stand_there(browser: Browser, report: Path) -> None:
+    with open_page(browser, java_script_enabled=False) as opened:
+        opened.page.goto(report.as_uri())
+        assert opened.page.locator("#worst article").count() == 20
+        assert opened.page.text_content("#worst article h3 >> nth=0") == "q00/base/1"
+        assert not opened.page.is_visible("#live")
+
+
+def test_a_broken_block_is_named_and_the_list_lives(browser: Browser, report: Path, tmp_path: Path) -> None:
+    broken = base64.b64encode(gzip.compress(b"[1, 2")).decode()
+    file = tmp_path / "broken.html"
+    file.write_text(re.sub(r'(id="block-d0">)[^<]*', rf"\g<1>{broken}", report.read_text(encoding="utf-8")))
+    with clean_page(browser, file, "#v=1&case=q03/base/1") as opened:
+        opened.page.wait_for_selector("#pane .banner")
+        assert "block d0 of the page is broken" in opened.pane()
+        assert opened.count() == "40 of 40"
+
+
+# --- what data, systems and judges say
+
+
+HOSTILE = {**{str(n): attack for n, attack in enumerate(ATTACKS)}, "rtl": "\u05d0\u05d1\u05d2 \u202eevil\u202c " * 5}
+
+
+@pytest.mark.parametrize("attack", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path, attack: str) -> None:
+    file = pages_of(write(tmp_path / "run", attack))
+    with clean_page(browser, file) as opened:
+        opened.page.keyboard.press("j")
+        opened.page.keyboard.press("Enter")
+        case_open(opened)
+        assert opened.page.text_content("#pane .question") == printable(attack)
+        for summary in opened.page.locator("#pane summary").all():
+            summary.click()
+        assert opened.page.locator("#pane img, #pane svg, #pane script, a[href^=javascript]").count() == 0
+        assert not opened.page.evaluate("window.pwned")
+        opened.page.reload()
+        case_open(opened)  # its name made the way through the address
+        assert opened.sideways() <= 0
+
+
+def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    calls = [{**CALL, "sample_id": f"q{n:02}", "method": "base", "messages": json.dumps([{"role": "user", "content": "x" * 9000}])} for n in range(9)]  # fmt: skip
+    write_run(root, [row(n, "base") for n in range(9)], calls)
+    score(root, SPECS, SCORING)
+    run, metrics = RunFolder(root), json.loads((root / "iteration-1" / "metrics.json").read_text())
+    write_run_page(root / "report.html", report_of(), RunCases(run, run.iteration(1), metrics, "me", prompts_mb=0))
+    with clean_page(browser, root / "report.html", "#v=1&case=q03/1") as opened:
+        case_open(opened)
+        assert "prompts and replies of the 0 worst of 9" in str(opened.page.text_content("#cases-title"))
+        opened.page.click("#pane summary:text('base (1)')")
+        opened.page.click("#pane summary:text('1. grade / verify')")
+        command = opened.page.text_content("#pane .mono.text")
+        assert command == "python -m ragpipe task=explain run=. case=q03 method=base metric=grade messages=true"
+
+
+@pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing(browser: Browser, report: Path, scheme: str, width: int) -> None:
+    with open_page(browser, width=width, color_scheme=scheme) as opened:
+        opened.open(report)
+        assert axe_violations(opened.page) == []
+        opened.page.evaluate("location.hash = '#v=1&case=q03/base/1'")
+        case_open(opened)
+        for summary in opened.page.locator("#pane summary").all():
+            summary.click()
+        assert axe_violations(opened.page) == []
+
+
+def test_marks_of_charts_filter_the_list(shown: OpenPage) -> None:
+    """The first bar with a count and the cell of a slice: the list has as many cases as the mark says."""
+    page = shown.page
+    page.click("#spread summary >> nth=0")
+    bar = page.locator("#spread .histogram a").first
+    cases = str(bar.get_attribute("aria-label")).split()[0]
+    bar.click()
+    assert "from=" in shown.address()
+    assert shown.count() == f"{cases} of 40"
+    page.click("#slices .heat td a >> nth=0")
+    assert "slice=category:" in shown.address()
+    assert "verdict=miss" in shown.address()
+    page.click("#better .forest th a >> nth=0")
+    assert "only=1" in shown.address()

@@ -1,0 +1,99 @@
+"""Which manifest beside a run is believed, and which folder is taken for one that never became a run."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.cli.tasks.store import validate
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.version import FORMAT
+from ragpipe.runs.inputs import remove_unstarted
+from ragpipe.runs.manifest import previous_manifest
+from ragpipe.store.journal import HEADER
+from ragpipe.store.run_folder import RunFolder
+
+NEWEST, THIS = "a" * 12, "b" * 12
+
+
+def manifest(**other: Any) -> dict[str, Any]:
+    return {
+        "format": FORMAT, "run_id": NEWEST, "data": {"name": "x", "digest": "d", "tables": "t"}, "iterations": {"1": "complete"},
+        "identity": {"metrics": {}, "judge_identity": {}}, **other,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def latest(tmp_path: Path) -> Callable[[Any], RunFolder]:
+    """Puts a manifest into the newest run beside another one, which it gives back."""
+
+    def put(content: Any) -> RunFolder:
+        newest = RunFolder.at(tmp_path, "x", NEWEST).create()
+        newest.manifest.write_text(json.dumps(content))
+        newest.point_latest()
+        return RunFolder.at(tmp_path, "x", THIS)
+
+    return put
+
+
+def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolder]) -> None:
+    this = latest(manifest())
+    assert previous_manifest(this) == manifest()
+    assert previous_manifest(RunFolder(this.root.parent / NEWEST)) == {}, "a run is not before itself"
+
+
+@pytest.mark.parametrize(
+    "run_id", ["c" * 12, "../../elsewhere", "/etc", ".", "", 7, None], ids=["another", "up", "root", "here", "none", "number", "null"]
+)  # fmt: skip
+def test_a_manifest_that_names_another_run_is_not_followed(latest: Callable[[Any], RunFolder], run_id: object) -> None:
+    """Its id is taken for a path beside this run, from which frozen cases are linked."""
+    assert previous_manifest(latest(manifest(run_id=run_id))) == {}
+
+
+@pytest.mark.parametrize("lost", ["identity", "data", "iterations", "run_id", "format"])
+def test_half_a_manifest_is_no_run_before(latest: Callable[[Any], RunFolder], lost: str) -> None:
+    whole = manifest()
+    del whole[lost]
+    assert previous_manifest(latest(whole)) == {}
+
+
+def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFolder], tmp_path: Path) -> None:
+    this = latest(manifest())
+    stranger = tmp_path / "elsewhere" / NEWEST
+    stranger.mkdir(parents=True)
+    (stranger / "manifest.json").write_text(json.dumps(manifest()))
+    this.latest.unlink()
+    os.symlink(f"../elsewhere/{NEWEST}", this.latest)
+    assert previous_manifest(this) == {}
+
+
+def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_stays(tmp_path: Path) -> None:
+    unborn = RunFolder.at(tmp_path, "x", NEWEST).create()
+    unborn.samples.write_bytes(b"frozen")
+    remove_unstarted(unborn)
+    assert not unborn.root.exists()
+    judged = RunFolder.at(tmp_path, "x", THIS).create()
+    judged.iteration(1).create().journal.write_bytes(HEADER + b"{}\n")
+    judged.report.write_text("figures")
+    remove_unstarted(judged)
+    assert judged.report.read_text() == "figures"
+
+
+FILE = "a .parquet or .jsonl file"
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "found", "expected"),
+    [
+        ({"action": "export"}, "to", "nothing", FILE), ({"action": "export", "to": "calls.csv"}, "to", "'calls.csv'", FILE),
+        ({"action": "import"}, "from", "nothing", FILE), ({"action": "why", "case": "q1"}, "run", "nothing", "a question"),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_missing_or_wrong(words: dict[str, Any], key: str, found: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate({"output_dir": "out", **words})
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.found, problem.expected) == (key, found, expected)

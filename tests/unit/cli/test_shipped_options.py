@@ -1,0 +1,373 @@
+"""Everything that is shipped composes and validates; every YAML says what it is for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from ragpipe.cli.command_line import compose, main
+from ragpipe.cli.json_schemas import GROUPS, shipped_metrics
+from ragpipe.cli.tasks.schema import task_keys
+from ragpipe.core.errors import ConfigError
+from ragpipe.core.registry import option_files, option_folders
+from ragpipe.core.resources import conf_dir
+from ragpipe.core.yaml_files import FastLoader
+from ragpipe.metrics.needs import needed_labels
+from ragpipe.runs.settings import StoreSettings, TopSettings
+from ragpipe.score.settings import ScoringSettings, filled, shipped
+from tests.support.minilm import needs_files
+
+CONF = conf_dir()
+BASE = {"dataset": "dataset=demo", "metrics": "metrics=[retrieval]"}
+GIVEN = {
+    "judge.model": "judge.model=openai/gpt-4o-mini-2024-07-18", "embedder.model": "embedder.model=openai/vectors-2024-07-18",
+    "dataset.path": "dataset.path=somewhere", "system.url": "system.url=http://127.0.0.1:9/answer",
+    "system.callable": "system.callable=tests.support.waiting:wait_until", "system.params.model": "system.params.model=bot-2026-01-01", "dir": "dir=my",
+    "run": "run=outputs/run/latest", "case": "case=dao-01", "build.dir": "build.dir=sets/march",
+    "synthesize.documents": "synthesize.documents=docs", "synthesize.dir": "synthesize.dir=testset", "base": "base=outputs/run/latest",
+    "candidate": "candidate=outputs/run/latest", "metrics.recorded": "metrics.recorded.take={human: {}}",
+}  # fmt: skip
+"""What a user has to give for the options that cannot know it."""
+
+
+def _options() -> list[str]:
+    folders = [path for folder in option_folders() for path in folder.iterdir() if path.is_dir()]
+    groups = sorted({path.name for path in folders} - {"patterns"})  # those are no options
+    return [f"{group}/{name}" for group in groups for name in option_files(group)]
+
+
+ALL_METRICS = list(option_files("metrics"))
+
+
+def _words(option: str) -> list[str]:
+    group, name = option.split("/")
+    if group == "experiment":
+        return [f"+experiment={name}"]
+    words = [word for key, word in BASE.items() if key != group]
+    if group == "compare":
+        return ["task=compare", f"compare={name}"]
+    if group == "mode":
+        return [*words, f"+mode={name}"]
+    return [*words, f"metrics=[{name}]" if group == "metrics" else f"{group}={name}"]
+
+
+@pytest.mark.slow
+@needs_files
+def test_all_metrics_compose_together() -> None:
+    assert len(compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics) >= len(ALL_METRICS)
+
+
+DEFAULT = {"experiment/quickstart", "experiment/trec", "experiment/expertqa", "judge/rules", "judge/llm"}
+
+
+def _marked(option: str) -> object:  # one composition costs 0.2 s: most stand with the slow tests
+    return option if option in DEFAULT else pytest.param(option, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which `outputs/run/latest` is a finished run, for the tasks over one."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        assert main([BASE["dataset"], "metrics=[retrieval,faithfulness]", "dataset.limit=1", "report.formats=[]"]) == 0
+    return folder
+
+
+@pytest.mark.thorough(tried=20)
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [_marked(option) for option in _options()])
+def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished_run)
+    words = ["task=store"] if option == "task/store" else _words(option)  # it is about no run: other keys are misspelt ones
+    if option == "system/python":
+        words.append("plugins=[tests]")
+    if option == "task/drift":
+        words += ["judge=llm", GIVEN["judge.model"]]
+    try:
+        config = compose(words)
+    except ConfigError as error:
+        missing = [p.key for p in error.problems]
+        if len(missing) == 1 and missing[0].endswith(".kind") and "pip install" in error.problems[0].fix:
+            return  # it needs a package that is not here, and says which
+        if {"run", "base"} & set(missing):  # a task over a finished run
+            words = words if option.startswith("compare/") else [option.replace("/", "=")]
+            if option == "task/spot_check":
+                words.append("judge.threshold=0.5")  # a second judge
+        if option == "task/publish":
+            words.append("publish=s3://bucket/runs")
+        if option == "task/fetch":
+            missing, words = [], ["task=fetch", "run=s3://bucket/runs/x/latest"]
+        config = compose([*words, *(GIVEN[key] for key in missing)])
+    assert config is not None
+
+
+@pytest.mark.parametrize(
+    "file", [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))], ids=lambda p: "/".join(p.parts[-2:])
+)
+def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file: Path) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    comments = [line for line in lines[:8] if line.startswith("#") and "@package" not in line]
+    assert comments, f"{file} has no opening comment"
+    assert lines[0].startswith("#")
+
+
+def test_the_primary_lists_no_overlay() -> None:
+    primary = yaml.safe_load((CONF / "ragpipe.yaml").read_text(encoding="utf-8"))
+    groups = {key for entry in primary["defaults"] if isinstance(entry, dict) for key in entry}
+    assert not groups & {"mode", "experiment"}
+    assert not {"mode", "experiment"} & set(primary)
+
+
+@pytest.mark.slow
+def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = ["dataset=demo", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
+    one = compose(base).identity()
+    same = ["output_dir=elsewhere", "iterations=3", "name=other", "transport=stored", "judge.concurrency=2",
+            "judge.client=litellm", "judge.retries=1", "log_level=debug", "store.path=s", "retry_errors=true"]  # fmt: skip
+    assert compose([*base, *same]).identity() == one
+    sampled = [*base, "dataset.sample={n: 3}"]
+    assert compose(["seed=1", *sampled]).identity() != compose(sampled).identity()
+    assert compose(["seed=1", *base]).identity() == one, "nothing is drawn"
+    for other in ("dataset.sample={n: 3}", "judge.temperature=1", "dataset.limit=3", "scoring.weights.retrieval_score=0.7"):
+        assert compose([*base, other]).identity() != one, other
+
+
+# rag-evaluation-framework.md, "Weight Tuning Process", step 2
+PRIORITIES = {
+    "financial_legal": {"faithfulness", "source_policy"}, "customer_support": {"answer_relevance", "rejection_calibration"},
+    "research_assistant": {"citation", "context_relevance"}, "chatbot": {"answer_relevance", "faithfulness"},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pack", PRIORITIES)
+def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
+    config = compose(["dataset=demo", f"+mode=pack_{pack}"])
+    weights = {name: weight for name, weight in config.scoring.weights.items() if weight}
+    assert set(sorted(weights, key=lambda name: -weights[name])[:2]) == PRIORITIES[pack]
+    assert sum(weights.values()) == pytest.approx(1)
+    given = {spec.name for metric in config.metrics.values() for spec in metric.scores()}
+    assert set(weights) <= given, "a weight on a score that no metric of the pack gives"
+    assert {gate.score for gate in config.scoring.gates.values()} <= given
+
+
+@pytest.mark.slow
+def test_financial_and_legal_answers_name_the_source_of_a_quote() -> None:
+    config = compose(["dataset=demo", "+mode=pack_financial_legal"])
+    assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]
+
+
+IN_A_LOG = {"answer", "contexts", "citations", "contexts[].policy"}
+"""What the system itself records; everything else would have to be labelled."""
+
+
+@pytest.mark.slow
+def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
+    config = compose(["dataset=demo", "+mode=monitoring"])
+    # rag-evaluation-framework.md, "Evaluation Run Modes", mode 1
+    assert set(config.metrics) == {"faithfulness", "context_relevance", "answer_relevance", "citation", "source_policy"}
+    assert {label for metric in config.metrics.values() for label in needed_labels(metric)} <= IN_A_LOG
+    assert {gate.tier for gate in config.scoring.active_gates().values()} == {"quality"}
+    assert set(config.scoring.active_gates()) == {*config.metrics, "empty_answer", "declined"}
+
+
+@pytest.mark.slow
+def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> None:
+    words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
+    config = compose(["dataset=demo", "+mode=full_evaluation", *words])
+    shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
+    assert shipped - set(config.metrics) == {"recorded", "rubric", "semantic_similarity", "one_chunk_suffices"}
+    gates = config.scoring.active_gates()
+    assert {gate.against for gate in gates.values()} == {"0123456789ab"}, "one word names the baseline of all"
+    assert {gate.max_drop for gate in gates.values()} == {0.05}
+    assert [gate.accept for gate in gates.values()] == [["data"]] * 4, "one word says what may differ for all"
+    critical = {gate.score for gate in gates.values() if gate.tier == "critical"}
+    assert critical == {"retrieval_score", "rejection_calibration"}, "what no judge decides"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "limit"), [([], 0.95), (["scoring.gates.policy_compliance.min=0.8"], 0.8)])
+def test_a_regression_gate_has_one_limit_and_asks_no_judge(words: list[str], limit: float) -> None:
+    config = compose(["dataset=demo", "+mode=regression_gate", *words])
+    assert not [name for name, metric in config.metrics.items() if metric.prompts()]
+    gates = config.scoring.active_gates()
+    assert {name: (gate.min, gate.tier) for name, gate in gates.items()} == {
+        "policy_compliance": (limit, "critical"),
+        "rejection_calibration": (limit, "critical"),
+    }
+
+
+@pytest.mark.slow
+def test_custom_weights_weigh_what_is_measured_and_nothing_else() -> None:
+    config = compose(["dataset=demo", "+mode=custom_weights", "scoring.weights={faithfulness: 0.6}"])
+    weights = {name: weight for name, weight in config.scoring.weights.items() if weight}
+    assert weights == {"faithfulness": 0.6, "citation": 0.3, "answer_relevance": 0.2}, "named ones change, others stay"
+    assert set(weights) == set(config.metrics)
+
+
+CHOICES = {
+    ("dataset/jsonl", "name"): "the name of the option",
+    ("scoring/default", "slices"): "a breakdown of the shipped option, not of every scoring",
+    ("scoring/default", "fill_defaults"): "the file that others are filled in from",
+    ("scoring/default", "passes_with"): "filled in from this file by the class itself",
+    ("scoring/default", "composites"): "filled in from this file by the class itself",
+}  # fmt: skip
+"""Values that are a choice of the option and no default of the setting."""
+
+
+def _file(option: str) -> Path:
+    group, _, name = option.rpartition("/")
+    return option_files(group)[name] if "/" not in group and group else CONF / f"{option}.yaml"
+
+
+def content(option: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
+    return loaded
+
+
+def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
+    """(option, its keys, the class that checks them) of every option that holds a whole section."""
+    rows: list[tuple[str, dict[str, Any], type[BaseModel]]] = []
+    for group, settings in GROUPS.items():
+        for path in option_files(group).values():
+            section = content(f"{group}/{path.stem}")
+            model = settings.get(section.get("kind", "")) if isinstance(settings, dict) else settings
+            overlay = "defaults" in section and group != "scoring"
+            if model and not overlay and (group, path.stem) not in (("scoring", "tiers"), ("scoring", "success_criteria")):
+                if group == "dataset" and path.stem != "jsonl":
+                    continue  # a mapping of one data set
+                rows.append((f"{group}/{path.stem}", section, model))
+    rows += [(f"metrics/{name}", content(f"metrics/{name}")[name], cls) for name, cls in shipped_metrics().items()]
+    primary = content("ragpipe")
+    rows += [("ragpipe", primary, TopSettings), ("ragpipe", primary["store"], StoreSettings)]
+    for task, keys in task_keys().items():
+        if keys is not None and task in ("explain", "schema", "store", "weights", "rejudge"):
+            rows.append((f"task/{task}", content(f"task/{task}"), keys))
+            inner = {name: field.annotation for name, field in keys.model_fields.items()}
+            rows += [(f"task/{task}", content(f"task/{task}")[task], inner[task])] if task in inner else []
+    return rows
+
+
+ROWS = sections()
+
+
+@pytest.mark.parametrize(("option", "section", "model"), ROWS, ids=[f"{row[0]}-{row[2].__name__}" for row in ROWS])
+def test_a_repeated_default_is_that_of_the_class(option: str, section: dict[str, Any], model: type[BaseModel]) -> None:
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    repeated = {
+        key: (value, default(fields[key]))
+        for key, value in section.items()
+        if key in fields and not fields[key].is_required() and (option, key) not in CHOICES
+    }
+    assert {key: pair for key, pair in repeated.items() if pair[0] != pair[1]} == {}
+
+
+def default(field: Any) -> Any:
+    value = field.get_default(call_default_factory=True)
+    return value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
+
+
+def test_the_rows_are_all_there() -> None:
+    assert len(ROWS) > 45
+    assert {Path(option).parts[0] for option, _, _ in ROWS} >= {*GROUPS, "metrics", "task", "ragpipe"}
+
+
+BASE_OF_SCORING_PARTS = ["dataset=demo", "metrics=[faithfulness,retrieval]"]
+
+
+def scoring(*words: str) -> ScoringSettings:
+    return compose([*BASE_OF_SCORING_PARTS, *words]).scoring
+
+
+@pytest.mark.slow
+def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
+    slices = ["method*question_type"]
+    assert scoring() == ScoringSettings(slices=slices)
+    assert scoring().identity() == ScoringSettings.model_validate({**filled({}), "slices": slices}).identity()
+    assert not scoring().fill_defaults
+
+
+@pytest.mark.slow
+def test_no_diagnosis() -> None:
+    found = scoring("scoring/diagnosis=none")
+    assert found.diagnosis == {}
+    assert found.failure_modes == scoring().failure_modes
+
+
+@pytest.mark.slow
+def test_no_failure_modes() -> None:
+    found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
+    assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "text"), [
+    ("weights", "faithfulness: 1.0\n"),
+    ("thresholds", "faithfulness: 0.5\n"),
+    ("failure_modes", "slow:\n  - {field: answer_chars, above: 9}\n"),
+    ("diagnosis", "long:\n  when: [{field: answer_chars, above: 9}]\n  message: It is long.\n"),
+    ("low_scores", "by: [method]\nbands:\n  default: [{name: low}]\n"),
+])  # fmt: skip
+def test_a_part_of_ones_own_replaces_the_shipped_one(part: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "conf" / "scoring" / part
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(f"# One of our own. Use: scoring/{part}=mine\n{text}")
+    without = ["scoring/diagnosis=none"] if part == "failure_modes" else []
+    found = getattr(scoring(f"scoring/{part}=mine", *without), part)
+    if part == "low_scores":
+        assert (list(found.bands), found.by) == (["default"], ["method"])
+    else:
+        assert list(found) == [text.partition(":")[0]]
+
+
+@pytest.mark.slow
+def test_single_keys_change_a_part_as_before() -> None:
+    found = scoring("scoring.weights.faithfulness=0.4", "scoring.diagnosis.hallucination=null")
+    assert (found.weights["faithfulness"], found.weights["citation"]) == (0.4, 0.15)
+    assert found.diagnosis["hallucination"] is None
+    assert found.diagnosis["retrieval_failure"] is not None
+
+
+@pytest.mark.slow
+def test_tiers_keep_the_parts_and_may_choose_others() -> None:
+    found = scoring("scoring=tiers", "scoring/diagnosis=none")
+    assert "policy_compliance" in found.gates
+    assert (found.diagnosis, found.weights) == ({}, scoring().weights)
+
+
+@pytest.mark.slow
+def test_an_option_of_ones_own_is_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "scoring").mkdir(parents=True)
+    (tmp_path / "conf" / "scoring" / "mine.yaml").write_text("weights:\n  faithfulness: 0.9\n")
+    found = scoring("scoring=mine")
+    assert found.weights == {**shipped()["weights"], "faithfulness": 0.9}
+    assert set(found.diagnosis) == set(shipped()["diagnosis"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["quickstart", "clapnq dataset.path=x", "trec dataset.path=x"])
+def test_an_experiment_may_set_what_the_choice_leaves_out(experiment: str) -> None:
+    config = compose([f"+experiment={experiment.split()[0]}", *experiment.split()[1:], "metrics=[faithfulness]"])
+    assert list(config.metrics) == ["faithfulness"]
+
+
+@pytest.mark.slow
+def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_typed() -> None:
+    with pytest.raises(ConfigError, match=r"command line \(metrics\.retrieval\.k=\[5\]\)|metrics\.retrieval\.class"):
+        compose(["+experiment=quickstart", "metrics=[faithfulness]", "metrics.retrieval.k=[5]"])
+
+
+@pytest.mark.slow
+def test_a_misspelt_metric_of_an_experiment_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /dataset: demo\n  - override /metrics: [retrieval]\nmetrics: {retreival: {k: [5]}}\n"
+    )
+    with pytest.raises(ConfigError, match=r"mine\.yaml:5: metrics\.retreival\.class"):
+        compose(["+experiment=mine"], config_dir=str(tmp_path))

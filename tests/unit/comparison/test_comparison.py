@@ -1,0 +1,517 @@
+"""Comparisons of small runs by hand: differences, verdicts, flips, slices, what only one side has."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ragpipe.comparison.change_sources import ChangeSources, rescored_values
+from ragpipe.comparison.comparison import compare_sides, compared_cases, comparison_document, method_differences
+from ragpipe.comparison.headline import headline_scores
+from ragpipe.comparison.score_differences import PairedScore
+from ragpipe.comparison.settings import CompareSettings
+from ragpipe.comparison.side import paired_cases
+from ragpipe.core.errors import ConfigError, DataError
+from ragpipe.core.score import ScoreSpec
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.run_folder import RunFolder
+from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, scored_run, side_of
+from tests.support.run_tables import Row
+
+pytestmark = pytest.mark.slow
+
+
+BASE = {f"q{n}": 0.25 for n in range(8)}
+ACCEPTED: dict[str, Any] = {"accept": ["data"]}
+
+
+def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
+    """Differences .5 and .25 in turn: mean .375; all 8 signs alike: p = 2 / 2^8."""
+    base = scored_run(tmp_path / "a", graded(BASE))
+    values = {sample: 0.75 if n % 2 else 0.5 for n, sample in enumerate(BASE)}
+    comparison = compared(base, scored_run(tmp_path / "b", graded(values)))
+    score = comparison.document["scores"]["grade"]
+    assert (score["n"], score["questions"], score["changed"]) == (8, 8, 8)
+    assert (score["base_mean"], score["candidate_mean"], score["difference"]) == (0.25, 0.625, 0.375)
+    assert (score["wins"], score["losses"], score["ties"], score["net_wins"]) == (8, 0, 0, 1.0)
+    assert score["p_value"] == 2 / 2**8
+    assert score["state"] == "better"
+    assert score["verdicts"] == {"both_passed": 0, "both_failed": 0, "to_passed": 8, "to_failed": 0}
+    assert comparison.document["flips"]["grade"]["to_passed"][0] == ["q0", "default", 1]
+    assert comparison.document["verdict"]["state"] == "better"
+    assert comparison.document["cases"] == {"both": 8, "only_base": 0, "only_candidate": 0, "questions": 8}
+
+
+@pytest.mark.parametrize(("higher_is_better", "net_wins"), [(True, 0.5), (False, -0.5)])
+def test_verdicts_flips_and_wins_of_four_cases(higher_is_better: bool, net_wins: float) -> None:
+    """The first falls, the second rises; a case that passes in half of its iterations neither passed nor failed. Of the values three
+    rise and one falls: (3 - 1) / 4."""
+    nothing, values = np.full(4, np.nan), np.array([0.5, 0.25, 0.5, 0.25])
+    score = PairedScore(
+        "grade", {"low": 0.0, "high": 1.0, "higher_is_better": higher_is_better}, np.arange(4), values, np.array([0.25, 0.5, 0.75, 0.5]),
+        np.array([1.0, 0.0, 0.5, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]),
+    )  # fmt: skip
+    assert [cases.tolist() for cases in score.flips()] == [[1], [0]]
+    verdict = score.decided(CompareSettings())
+    assert score.document(verdict)["net_wins"] == net_wins
+    assert score.document(verdict)["verdicts"] == {"both_passed": 1, "both_failed": 0, "to_passed": 1, "to_failed": 1}
+    assert replace(score, candidate=nothing).decided(CompareSettings()) is None
+
+
+def test_shared_cases_alone_are_compared_and_the_others_counted(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded({"q0": 0.0, "q1": 0.5, "q2": 1.0}))
+    new = scored_run(tmp_path / "b", graded({"q1": 0.75, "q2": 1.0, "q3": 0.0, "q4": 0.0}))
+    document = compared(base, new, **ACCEPTED).document
+    assert document["cases"] == {"both": 2, "only_base": 1, "only_candidate": 2, "questions": 2}
+    assert document["scores"]["grade"]["base_mean"] == 0.75
+    assert document["scores"]["grade"]["difference"] == 0.125
+
+
+def test_a_case_without_a_value_on_one_side_is_no_pair(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded({"q0": 0.0, "q1": 0.5}))
+    rows = [Row("q0", "default", {"grade": ("skipped", "no_context")}), Row("q1", "default", {"grade": 1.0})]
+    comparison = compared(base, scored_run(tmp_path / "b", rows))
+    assert comparison.document["scores"]["grade"]["n"] == 1
+    rows_of_grade = [row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"]
+    assert [(row["sample_id"], row["base"], row["candidate"], row["difference"]) for row in rows_of_grade] == [
+        ("q0", 0.0, None, None),
+        ("q1", 0.5, 1.0, 0.5),
+    ]
+    assert [(row["base_passed"], row["candidate_passed"]) for row in rows_of_grade] == [(False, None), (True, True)]
+
+
+def test_a_fallen_slice_is_in_the_first_line(tmp_path: Path) -> None:
+    def rows(easy: float, hard: float) -> list[Row]:
+        return [
+            Row(f"q{n}", "default", {"grade": hard if n < 8 else easy}, {"category": "hard" if n < 8 else "easy"}, {"answer": f"{easy}"})
+            for n in range(40)
+        ]
+
+    document = compared(scored_run(tmp_path / "a", rows(0.25, 1.0)), scored_run(tmp_path / "b", rows(0.75, 0.5))).document
+    assert document["verdict"]["state"] == "better"
+    assert "; worse in category = hard: -0.500" in document["verdict"]["sentence"]
+
+
+def _answered(values: Sequence[float], same: int, **more: Any) -> list[Row]:
+    """A row per value; of the first `same` the answer does not depend on the value."""
+    answers = ["An answer." if n < same else f"Worth {value}." for n, value in enumerate(values)]
+    return [Row(f"q{n}", "default", {"grade": v}, output={"answer": answers[n]}, **more) for n, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("same", "new", "state", "reason"),
+    [
+        pytest.param(40, [0.25] * 40, "inconclusive", "judge_moved", id="all answers equal, all grades lower"),
+        pytest.param(40, [0.5] * 36 + [0.25, 0.75] * 2, "inconclusive", "few_changed", id="all equal, noise"),
+        pytest.param(20, [0.25] * 40, "inconclusive", "judge_moved", id="half equal, all lower"),
+        pytest.param(20, [0.5] * 20 + [0.25] * 20, "worse", None, id="half equal, the others lower"),
+        pytest.param(20, [0.75, 0.25] * 10 + [0.25] * 20, "worse", None, id="half equal with noise, the others lower"),
+    ],
+)  # fmt: skip
+def test_equal_answers_with_other_grades_are_the_judges_difference(
+    tmp_path: Path, same: int, new: list[float], state: str, reason: str | None
+) -> None:
+    base, other = scored_run(tmp_path / "a", _answered([0.5] * 40, same)), scored_run(tmp_path / "b", _answered(new, same))
+    document = compared(base, other).document
+    score, sentence = document["scores"]["grade"], document["verdict"]["sentence"]
+    assert (score["state"], score["reason"]) == (state, reason)
+    assert score["equal_answers"]["n"] == same
+    assert sentence.startswith(f"the judge moved: {same} of 40 answers are the same") == (reason == "judge_moved")
+
+
+def test_recorded_scores_of_equal_answers_are_no_judges(tmp_path: Path) -> None:
+    """A metric without a prompt asks no judge: its values come with the data."""
+    recorded = deepcopy(dict(IDENTITY))
+    recorded["metrics"]["grade"]["prompts"] = {}
+    base, other = (scored_run(tmp_path / name, _answered([value] * 40, 40), identity=recorded) for name, value in (("a", 0.5), ("b", 0.25)))
+    assert compared(base, other).document["scores"]["grade"]["state"] == "worse"
+
+
+@pytest.mark.parametrize(
+    ("silent", "rest", "state", "reason"),
+    [
+        pytest.param(24, 0.5, "inconclusive", "states_nothing", id="better only where nothing is stated"),
+        pytest.param(24, 0.75, "better", None, id="better where both state something too"),
+        pytest.param(24, 0.25, "worse", "states_nothing", id="better only by silence, worse where it speaks"),
+        pytest.param(40, 0.5, "inconclusive", "states_nothing", id="states nothing at all"),
+    ],
+)  # fmt: skip
+def test_refusing_does_not_win(tmp_path: Path, silent: int, rest: float, state: str, reason: str | None) -> None:
+    def mute(n: int) -> Row:
+        return Row(f"q{n}", "default", {"grade": (1.0, "no_factual_claims")}, output={"answer": "I do not know."})
+
+    base = scored_run(tmp_path / "a", _answered([0.5] * 40, 0))
+    speaking = [Row(f"q{n}", "default", {"grade": rest}, output={"answer": f"{rest}"}) for n in range(silent, 40)]
+    other = scored_run(tmp_path / "b", [*(mute(n) for n in range(silent)), *speaking])
+    document = compared(base, other).document
+    score = document["scores"]["grade"]
+    assert (score["state"], score["reason"]) == (state, reason)
+    assert (score["silent"]["base"], score["silent"]["candidate"], score["silent"]["n"]) == (0, silent, 40 - silent)
+    assert document["verdict"]["sentence"].startswith(f"{silent} of 40 answers of the new run state nothing (0 of the base)")
+
+
+def test_methods_of_one_run(tmp_path: Path) -> None:
+    rows = [*graded({"q0": 0.0, "q1": 0.5, "q2": 0.5}, "old"), *graded({"q0": 0.5, "q1": 0.5}, "new")]
+    folder = scored_run(tmp_path / "a", rows)
+    with side_of(folder, "old") as old, side_of(folder, "new") as new:
+        assert (len(old.cases), len(new.cases)) == (3, 2)
+        assert new.values("grade")[0].tolist() == [0.5, 0.5]
+        assert (old.document()["method"], new.document()["method"]) == ("old", "new")
+    with pytest.raises(DataError, match="no method 'newer'"), side_of(folder, "newer"):
+        pass
+
+
+def test_scores_of_one_run_and_scores_on_another_scale_are_named(tmp_path: Path) -> None:
+    specs = [GRADE, ScoreSpec(name="more", low=0, high=1), ScoreSpec(name="stars", low=0, high=5)]
+    rows = [Row("q0", "default", {"grade": 0.5, "more": 1.0, "stars": 3.0})]
+    base = scored_run(tmp_path / "a", rows, specs=specs)
+    new_specs = [GRADE, ScoreSpec(name="stars", low=1, high=5)]
+    new = scored_run(tmp_path / "b", [Row("q0", "default", {"grade": 0.5, "stars": 3.0})], specs=new_specs)
+    document = compared(base, new).document
+    assert document["only_base_scores"] == ["more"]
+    assert document["only_candidate_scores"] == []
+    assert document["other_scale"] == ["stars"]
+    assert list(document["scores"]) == ["grade", "overall_score"]
+
+
+def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
+    """Six of six questions up: p = 2/64 = .03125 alone. With a second score that moved at random, and the overall score of both,
+    Holm's factor is at least 2."""
+    specs = [GRADE, ScoreSpec(name="tone", low=0, high=1)]
+    samples = [f"q{n}" for n in range(8)]
+    old = [Row(sample, "default", {"grade": 0.5, "tone": 0.5}) for sample in samples]
+    new = [
+        Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}, output={"answer": "New."})
+        for n, sample in enumerate(samples)
+    ]
+    for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
+        scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
+        name = "-".join(weights)
+        base, other = (
+            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new))
+        )
+        document = compared(base, other).document
+        score = document["scores"]["grade"]
+        assert (score["p_value"], score["headline"], score["state"]) == (2 / 64, True, state)
+        family = [document["scores"][name]["p_value"] for name, item in document["scores"].items() if item["headline"]]
+        assert len(family) == (1 if len(weights) == 1 else 3)  # the overall score of several parts is one of them
+        assert score["p_adjusted"] >= adjusted
+        assert document["scores"]["tone"]["headline"] == ("tone" in weights)
+
+
+def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
+    def rows(value: float) -> list[Row]:
+        return [
+            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, {"category": "easy" if n < 8 else "hard"}, {"answer": f"{value}"})
+            for n in range(16)
+        ]
+
+    document = compared(scored_run(tmp_path / "a", rows(0.25)), scored_run(tmp_path / "b", rows(0.75))).document
+    slices = {(row["field"], row["value"], row["score"]): row for row in document["slices"]}
+    easy, hard = slices["category", "easy", "grade"], slices["category", "hard", "grade"]
+    assert (easy["n"], easy["questions"], easy["difference"], easy["state"]) == (8, 8, 0.5, "better")
+    assert easy["p_value"] == 2 / 2**8
+    assert easy["q_value"] == pytest.approx(2 / 2**8)  # of two that can decide, both alike (grade and overall_score)
+    assert (hard["difference"], hard["p_value"], hard["q_value"], hard["state"]) == (0.0, None, None, "inconclusive")
+    assert ("method", "default", "grade") not in slices  # one value only
+
+
+def test_latency_and_cost_stand_beside_the_scores(tmp_path: Path) -> None:
+    """Latency falls by 100 ms of 1,000 and 50 ms of 500; cost was recorded for the candidate alone."""
+
+    def rows(factor: float, **usage: float) -> list[Row]:
+        return [
+            Row(f"q{n}", "default", {"grade": 0.5}, output={
+                "timings": {"retrieval_ms": 600 * factor, "generation_ms": (400 if n % 2 else -100) * factor},
+                "usage": usage,
+            })
+            for n in range(8)
+        ]  # fmt: skip
+
+    document = compared(scored_run(tmp_path / "a", rows(1.0)), scored_run(tmp_path / "b", rows(0.9, cost_usd=0.5))).document
+    assert list(document["operations"]) == ["latency_ms"]
+    latency = document["operations"]["latency_ms"]
+    assert (latency["base_mean"], latency["difference"]) == (pytest.approx(750), pytest.approx(-75))
+    assert (latency["wins"], latency["state"], latency["smallest_effect"]) == (8, "better", pytest.approx(75))
+    assert "latency_ms" in document["verdict"]["sentence"]
+
+
+def test_the_document_names_its_sides(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    settings = CompareSettings()
+    with side_of(base) as old, side_of(base) as new:
+        document = comparison_document("runs", old, [new], compare_sides(old, [new], settings), settings)
+    assert document["base"]["run_id"] == "000000000001"
+    assert document["headline"] == ["grade"]  # the overall score of one part is that part
+    assert [item["candidate"] for item in document["comparisons"]] == [0]
+
+
+def test_a_run_that_is_not_scored_is_no_side(tmp_path: Path) -> None:
+    folder = scored_run(tmp_path / "a", graded(BASE))
+    folder.final.metrics.unlink()
+    with pytest.raises(DataError, match="not scored to its end"), side_of(folder):
+        pass
+
+
+def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_path: Path) -> None:
+    """Recorded scores of people are diagnostic, weigh nothing and have no threshold: they are compared all the same."""
+    people = ScoreSpec(name="grade", low=0, high=1, diagnostic=True)
+    scoring = ScoringSettings(weights={"citation": 1.0}, fill_defaults=False)
+    base = scored_run(tmp_path / "a", graded(BASE), specs=[people], scoring=scoring)
+    new = scored_run(tmp_path / "b", graded({sample: 0.0 for sample in BASE} | {"q0": 0.125}), specs=[people], scoring=scoring)
+    document = compared(base, new).document
+    assert document["scores"]["grade"]["headline"]
+    assert (document["verdict"]["state"], document["verdict"]["score"]) == ("worse", "grade")
+    assert document["verdict"]["sentence"].startswith("worse: grade -0.234")
+
+
+def test_a_smallest_effect_of_no_score_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    with pytest.raises(ConfigError) as refused:
+        compared(base, base, smallest_effect={"graed": 0.1})
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.fix) == ("compare.smallest_effect.graed", "did you mean grade?")
+    assert compared(base, base, smallest_effect={"grade": 0.1, "latency_ms": 5}).document["cases"]["both"] == 8
+
+
+def test_another_judge_that_was_accepted_is_in_the_verdict(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(BASE))
+    other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+    new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
+    sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
+    assert sentence.startswith("not by the answers alone: judge differs; ")
+
+
+OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+NEW = {"output": {"answer": "A new answer."}}
+
+
+def grades(value: float, n: int = 4) -> dict[str, float]:
+    return {f"q{number}": value for number in range(n)}
+
+
+def sources(base: RunFolder, candidate: RunFolder, *others: RunFolder, name: str = "grade") -> dict[str, Any]:
+    with ExitStack() as stack:
+        old, new, *rest = (stack.enter_context(side_of(folder)) for folder in (base, candidate, *others))
+        found = ChangeSources(old, new, paired_cases(old.cases, new.cases), rest).of(name)
+        assert found is not None
+        assert sum(part["change"] for part in found["parts"]) == pytest.approx(found["total"])
+        return found
+
+
+def changes(found: dict[str, Any]) -> dict[str, float]:
+    return {" + ".join(part["parts"]): pytest.approx(part["change"]) for part in found["parts"]}
+
+
+def test_one_part_has_all_of_it(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    found = sources(base, scored_run(tmp_path / "b", graded(grades(0.75), **NEW)))
+    assert changes(found) == {"answers": 0.5}
+    assert found["interaction"] == 0.0
+
+
+def test_parts_that_no_run_tells_apart_stay_one(tmp_path: Path) -> None:
+    base = scored_run(tmp_path / "a", graded(grades(0.25)))
+    candidate = scored_run(tmp_path / "b", graded(grades(0.75), **NEW), identity=OTHER_JUDGE)
+    assert changes(sources(base, candidate)) == {"answers + judge": 0.5}
+
+
+def test_runs_between_tell_answers_and_judge_apart(tmp_path: Path) -> None:
+    """Old answers: .25 by the old judge, .375 by the new; new answers: .5 and .75. Answers add (.25 + .375)/2, the judge
+    (.125 + .25)/2; both together .125 beyond each alone."""
+    base = scored_run(tmp_path / "a", graded(grades(0.25), output={}))
+    candidate = scored_run(tmp_path / "b", graded(grades(0.75), **NEW), identity=OTHER_JUDGE)
+    judged = scored_run(tmp_path / "c", graded(grades(0.375), output={}), identity=OTHER_JUDGE)
+    answered = scored_run(tmp_path / "d", graded(grades(0.5), **NEW))
+    stranger = scored_run(tmp_path / "e", graded(grades(1.0), output={"answer": "Another again."}))
+    found = sources(base, candidate, judged, answered, stranger)
+    assert changes(found) == {"answers": 0.3125, "judge": 0.1875}
+    assert found["interaction"] == pytest.approx(0.125)
+    assert changes(sources(base, candidate, judged)) == {"answers + judge": 0.5}  # the fourth corner is missing
+
+
+def test_cases_of_one_run_are_a_part(tmp_path: Path) -> None:
+    """Base: mean of .25, .25, 1; candidate: .5, .5. Shared cases rose by .25; the third pulled the base up by .25."""
+    base = scored_run(tmp_path / "a", graded({"q0": 0.25, "q1": 0.25, "q2": 1.0}))
+    found = sources(base, scored_run(tmp_path / "b", graded({"q0": 0.5, "q1": 0.5}, **NEW)))
+    assert found["total"] == pytest.approx(0.0)
+    assert changes(found) == {"answers": 0.25, "cases": -0.25}
+
+
+def test_weights_are_swapped_by_making_the_overall_score_anew(tmp_path: Path) -> None:
+    """Values .2 and .6 by weights 1:1 are .4, by 3:1 .3; the new answers have .6 and .6: .6 by both. Answers first: +.2, then 0;
+    weights first: -.1, then +.3. Shapley: answers .25, scoring -.05."""
+    specs = [GRADE, ScoreSpec("tone", low=0, high=1)]
+
+    def run(name: str, grade: float, weight: float, **more: Any) -> RunFolder:
+        rows = [Row(f"q{n}", "default", {"grade": grade, "tone": 0.6}, **more) for n in range(4)]
+        scoring = ScoringSettings(weights={"grade": weight, "tone": 1.0}, fill_defaults=False)
+        return scored_run(tmp_path / name, rows, specs=specs, scoring=scoring)
+
+    base, candidate = run("a", 0.2, 1.0), run("b", 0.6, 3.0, **NEW)
+    found = sources(base, candidate, name="overall_score")
+    assert changes(found) == {"answers": 0.25, "scoring": -0.05}
+    assert found["interaction"] == pytest.approx(0.1)
+    assert changes(sources(base, candidate)) == {"answers": 0.4}  # the grade itself has no weights
+
+
+def test_a_score_made_anew_by_its_own_weights_is_the_stored_one(tmp_path: Path) -> None:
+    """With a skipped part, a failed part, and a composite inside the overall score."""
+    specs = [GRADE, ScoreSpec("tone", low=1, high=5), ScoreSpec("misses", low=0, high=1, higher_is_better=False)]
+    rows = [
+        Row("q0", "default", {"grade": 0.25, "tone": 4.0, "misses": 0.25}),
+        Row("q1", "default", {"grade": ("skipped", "no_context"), "tone": 2.0, "misses": 0.0}),
+        Row("q2", "default", {"grade": ("error", "refused: no"), "tone": 2.0, "misses": 1.0}),
+    ]
+    scoring = ScoringSettings(
+        weights={"mix": 2.0, "misses": 1.0},
+        composites={"mix": {"weights": {"grade": 1.0, "tone": 3.0}, "scale": [0.0, 100.0]}},
+        fill_defaults=False,
+    )
+    folder = scored_run(tmp_path / "a", rows, specs=specs, scoring=scoring)
+    with side_of(folder) as side:
+        for name in ("mix", "overall_score"):
+            expected = side.values(name)[0]
+            assert rescored_values(side, name, side.metrics["scoring"]) == pytest.approx(expected, nan_ok=True)
+            assert len(expected) == 3
+
+
+def methods_of(run: RunFolder) -> dict | None:
+    return method_differences(run, [run.iteration(1).records], json.loads(run.final.metrics.read_text()))
+
+
+def test_they_are_those_of_a_comparison_of_methods(tmp_path: Path) -> None:
+    """Three methods in mixed order, two weighed scores, repeats, and cases without a value."""
+    specs = [GRADE, ScoreSpec(name="other", low=0, high=1)]
+    values = {"a": 0.2, "b": 0.5, "c": 0.3}
+    rows = [
+        Row(f"q{n}", method, {
+            "grade": ("skipped", "none") if (n, method) == (3, "c") else value + n % 3 / 10, "other": 1 - value * (n % 4) / 4,
+        }, repeat=repeat)
+        for n in range(12) for method, value in values.items() for repeat in (1, 2) if (n, method) != (5, "b")
+    ]  # fmt: skip
+    settings = ScoringSettings(weights={"grade": 2, "other": 1}, thresholds={"grade": 0.5}, fill_defaults=False)
+    run = scored_run(tmp_path, rows, specs=specs, scoring=settings)
+    found = methods_of(run)
+    assert found is not None
+    with side_of(run, "a") as base, side_of(run, "b") as b, side_of(run, "c") as c:
+        comparisons = compare_sides(base, [b, c], CompareSettings())
+    for method, comparison in zip("bc", comparisons, strict=True):
+        headline = {name: score for name, score in comparison.document["scores"].items() if score["headline"]}
+        assert found["candidates"][method] == headline
+        assert list(headline) == ["overall_score", "grade", "other"]
+
+
+@pytest.mark.parametrize("methods", [("a",), ("a", "b")])
+def test_one_method_is_compared_with_nobody(tmp_path: Path, methods: tuple[str, ...]) -> None:
+    run = scored_run(tmp_path, [row for method in methods for row in graded(BASE, method)])
+    assert (methods_of(run) is None) == (len(methods) == 1)
+
+
+VALUES = {"q1": 0.25, "q2": 0.5, "q3": 0.75}
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    identity = deepcopy(dict(IDENTITY))
+    metric = identity["metrics"]["grade"]
+    for key, value in parts.items():
+        (metric if key in metric else identity)[key] = value
+    return identity
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> RunFolder:
+    return scored_run(tmp_path / "base", graded(VALUES))
+
+
+JUDGE = {"judge_identity": {"model": "m-2", "temperature": 0}}
+PROMPT = {"prompts": {"ask": "b" * 64}}
+
+
+@pytest.mark.thorough(tried=3)
+@pytest.mark.parametrize(("parts", "part", "says"), [
+    (JUDGE, "judge", "judge.model"),
+    (JUDGE, "judge", "m-1 -> m-2"),
+    (PROMPT, "prompts", "grade/ask.v1@aaaaaaaa -> grade/ask.v1@bbbbbbbb"),
+    ({"version": 2}, "metrics", "grade.version"),
+    ({"parameters": {"history": False}}, "metrics", "grade.parameters.history"),
+    ({"parser": 4}, "parser", "3 -> 4"),
+    ({"embedder": {"kind": "minilm"}}, "embedder", "embedder.kind"),
+])  # fmt: skip
+def test_what_differs_is_refused_and_named(base: RunFolder, tmp_path: Path, parts: dict[str, Any], part: str, says: str) -> None:
+    prompts = {"grade/ask.v1@bbbbbbbb": "b" * 64}
+    other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**parts), prompts=prompts)
+    with pytest.raises(ConfigError) as refused:
+        compared(base, other)
+    assert says in str(refused.value)
+    assert f"compare.accept=[{part}]" in str(refused.value)
+    assert refused.value.exit_code == 2
+    document = compared(base, other, accept=[part]).document
+    assert {(row["part"], row["accepted"]) for row in document["differs"]} == {(part, True)}
+
+
+def test_every_part_that_differs_is_in_the_word_that_accepts_it(base: RunFolder, tmp_path: Path) -> None:
+    other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**JUDGE, **PROMPT))
+    with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]"):
+        compared(base, other)
+    with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]") as refused:
+        compared(base, other, accept=["judge"])
+    assert "m-1 -> m-2" not in str(refused.value)
+
+
+def test_another_system_and_another_scoring_are_no_refusal(base: RunFolder, tmp_path: Path) -> None:
+    identity = changed(system={"kind": "http"}, scoring={"weights": {"grade": 2.0}})
+    document = compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document
+    assert {(row["part"], row["key"]) for row in document["differs"]} == {
+        ("answers", "system.kind"),
+        ("scoring", "scoring.weights.grade"),
+        ("scoring", "scoring"),
+    }
+
+
+def test_a_metric_of_one_run_only_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> None:
+    identity = changed()
+    identity["metrics"] = {**identity["metrics"], "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}}}
+    assert compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document["differs"] == []
+
+
+@pytest.mark.parametrize(("rows", "says"), [
+    (graded({"q1": 0.25, "q2": 0.5}), "1 in the base only -> 0 in the candidate only"),
+    (graded({**VALUES, "q4": 0.5}), "0 in the base only -> 1 in the candidate only"),
+    (graded(VALUES, labels={"references": ["Paris"]}), "references"),
+    (graded(VALUES, labels={"question": "Why?"}), "3 of 3 shared samples, first q1"),
+])  # fmt: skip
+def test_other_data_is_refused(base: RunFolder, tmp_path: Path, rows: list[Any], says: str) -> None:
+    other = scored_run(tmp_path / "other", rows)
+    with pytest.raises(ConfigError) as refused:
+        compared(base, other)
+    assert says in str(refused.value)
+    assert "compare.accept=[data]" in str(refused.value)
+    assert compared(base, other, accept=["data"]).document["differs"][0]["part"] == "data"
+
+
+def test_the_same_samples_in_another_order_are_the_same_data(base: RunFolder, tmp_path: Path) -> None:
+    other = scored_run(tmp_path / "other", graded(dict(reversed(VALUES.items()))))
+    assert compared(base, other).document["differs"] == []
+
+
+def test_a_weighted_score_without_a_value_is_no_headline() -> None:
+    """Else the first sentence is about it, and says that nothing is known."""
+
+    def spec(threshold: float | None) -> dict[str, Any]:
+        return {"threshold": threshold, "low": 0.0, "diagnostic": False}
+
+    metrics = {
+        "scoring": {"weights_used": {"weighted": 1.0}}, "composite_parts": {},
+        "declared": {"weighted": spec(None), "bounded": spec(0.8), "other": spec(None)},
+        "overall": {"scores": {"weighted": {"n_ok": 0}, "bounded": {"n_ok": 3}, "other": {"n_ok": 3}}},
+    }  # fmt: skip
+    assert headline_scores(metrics, metrics, list(metrics["declared"])) == ["bounded"]
+    metrics["scoring"]["gates"] = {"g": {"score": "weighted"}}
+    assert headline_scores(metrics, metrics, list(metrics["declared"])) == ["weighted"]

@@ -1,0 +1,113 @@
+"""Files that are packed, named after another format, or written by id or by column: read as what they hold, or refused with the cure."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ragpipe.core.errors import DataError
+from ragpipe.data import text_lines
+from ragpipe.data.dataset import Dataset
+from ragpipe.data.recognition import recognise
+
+Open = Callable[..., Dataset]
+ROWS = [{"id": f"q{n}", "question": f"Who wrote book {n}?", "answer": "Ada.", "contexts": ["Ada."]} for n in range(3)]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+LIST = json.dumps(ROWS)
+CSV = "id,question,answer\n" + "".join(f"q{n},Who wrote book {n}?,Ada.\n" for n in range(3))
+
+
+def _arrow(write: Any) -> bytes:
+    table, sink = pa.Table.from_pylist(ROWS), io.BytesIO()
+    with write(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("d.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)),
+    ("d.jsonl.bz2", bz2.compress(LINES.encode())),
+    ("d.jsonl.xz", lzma.compress(LINES.encode())),
+    ("d.json.gz", gzip.compress(LIST.encode(), mtime=0)),
+    ("d.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
+    ("d.tsv.xz", lzma.compress(CSV.replace(",", "\t").encode())),
+    ("D.JSONL.GZ", gzip.compress(LINES.encode(), mtime=0)),
+    ("d.jsonl", gzip.compress(LINES.encode(), mtime=0)),  # packed, whatever its name
+    ("d.arrow", _arrow(pa.ipc.new_stream)),  # as Hugging Face datasets keeps it
+    ("d.arrow", _arrow(pa.ipc.new_file)),
+    ("d.feather", _arrow(pa.ipc.new_file)),
+    ("d.json", LINES.encode()),
+    ("d.json", b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode()),
+    ("d.jsonl", LIST.encode()),
+    ("d.jsonl", json.dumps(ROWS, indent=1).encode()),
+    ("d.json.gz", gzip.compress(LINES.encode(), mtime=0)),
+])  # fmt: skip
+def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_path: Path, name: str, content: bytes) -> None:
+    records = list(open_file({name: content}))
+    assert [record.sample.id for record in records] == ["q0", "q1", "q2"]
+    found = recognise(tmp_path / name)
+    assert found is not None
+    assert (found.option, found.arguments) == ("jsonl", ())
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("d.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)[:-9], "download it again"),
+    ("d.jsonl.xz", lzma.compress(LINES.encode())[:-20], "download it again"),
+    ("d.json.bz2", bz2.compress(LIST.encode())[:-5], "download it again"),
+    ("d.parquet.gz", gzip.compress(b"PAR1", mtime=0), "unpack"),
+    ("d.jsonl.zst", b"\x28\xb5\x2f\xfd0000", "zstd"),
+    ("d.arrow", b"ARROW1\0\0broken", "write it again"),
+])  # fmt: skip
+def test_what_cannot_be_unpacked_is_refused(open_file: Open, name: str, content: bytes, told: str) -> None:
+    with pytest.raises(DataError) as refused:
+        list(open_file({name: content}))
+    assert name in str(refused.value)
+    assert told in str(refused.value)
+
+
+def test_a_file_may_not_unpack_to_any_size(open_file: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines, "MAX_UNPACKED", 1 << 20)
+    bomb = gzip.compress(LINES.encode() + b" " * (4 << 20))
+    with pytest.raises(DataError, match="when it is unpacked"):
+        list(open_file({"d.jsonl.gz": bomb}))
+
+
+@pytest.mark.parametrize(("document", "records"), [
+    ({row["id"]: {k: v for k, v in row.items() if k != "id"} for row in ROWS}, "entries(@)"),
+    ({"7": ROWS[0], "8": ROWS[1]}, "entries(@)"),
+    ({"q0": ROWS[0]}, "entries(@)"),
+    ({"version": 1, "data": {"q0": ROWS[0], "q1": ROWS[1]}}, "entries(data)"),
+    ({name: [row[name] for row in ROWS] for name in ROWS[0]}, "rows(@)"),
+    ({"info": {}, "data": {name: [row[name] for row in ROWS] for name in ROWS[0]}}, "rows(data)"),
+    ({"items": ROWS}, "items"),
+    ({"first": {"results": ROWS}}, "first.results"),
+])  # fmt: skip
+def test_records_by_id_or_by_column_are_found(tmp_path: Path, document: dict[str, Any], records: str) -> None:
+    from ragpipe.data.file_formats import read_head
+    from ragpipe.data.recognition import record_list
+
+    (tmp_path / "d.json").write_text(json.dumps(document), encoding="utf-8")
+    path, rows = record_list(read_head(tmp_path / "d.json"))
+    assert path == records
+    assert len(rows) in (1, 2, 3)
+
+
+@pytest.mark.parametrize(("names", "told"), [
+    (["data-00000-of-00001.arrow", "dataset_info.json", "state.json"], "data-00000-of-00001.arrow"),
+    (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "dataset_info.json", "state.json"], "load_from_disk"),
+    (["dataset_dict.json", "train/state.json", "train/data-00000-of-00001.arrow", "test/state.json"], "test, train"),
+])  # fmt: skip
+def test_a_folder_of_save_to_disk_says_what_to_give(tmp_path: Path, names: list[str], told: str) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"{}")
+    found = recognise(tmp_path)
+    assert found is not None
+    assert told in found.unusable

@@ -1,0 +1,196 @@
+"""Systems that are asked: a Python callable and an HTTP endpoint, collected with a journal."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import ConfigError, DataError, Incomplete, RagpipeError
+from ragpipe.core.sample import Output, Sample
+from ragpipe.data.live_system import LiveMethod, open_methods
+from ragpipe.data.system_settings import HttpSystem, PythonSystem
+from ragpipe.runs.collect_outputs import CollectStage
+from ragpipe.runs.collected_outputs import collected_outputs, has_failures
+from ragpipe.store.journal import HEADER
+from tests.support.waiting import HANGS_AFTER_S
+
+SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) for i in range(6)]
+
+
+@pytest.fixture
+def plugin(code_here) -> None:
+    (code_here / "myrag.py").write_text(
+        "import time\n"
+        "def text(sample): return 'answer to ' + sample['question']\n"
+        "async def full(sample): return {'answer': 'a', 'contexts': ['one', 'two'], 'seen': None} if 0 else {'answer': 'a', 'contexts': ['one', 'two']}\n"
+        "def keys(sample): return ' '.join(sorted(sample))\n"
+        "def _first(sample): return sample['id'] == 's0'\n"
+        "def broken(sample):\n    if _first(sample): return 'well'\n    raise ValueError('no index')\n"
+        "def number(sample): return 'well' if _first(sample) else 7\n"
+        "def slow(sample): time.sleep(0 if _first(sample) else 0.3); return 'well'\n"
+    )
+
+
+async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
+    """The one output of each sample."""
+    await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
+    return {name: output for name, (output,) in collected_outputs(journal).items()}
+
+
+async def test_a_system_never_sees_labels(plugin, tmp_path: Path) -> None:
+    found = await collect(PythonSystem(kind="python", callable="myrag:keys"), tmp_path / "j.jsonl")
+    assert found["s0"].answer == "history id meta params question"
+
+
+@pytest.mark.parametrize(
+    ("function", "limit", "error"),
+    [("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s")],
+)
+async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path: Path, function: str, limit: float, error: str) -> None:
+    found = await collect(PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl")
+    assert found.pop("s0").answer == "well"
+    assert all(error in (output.error or "") and output.answer is None for output in found.values())
+
+
+@pytest.mark.parametrize(("function", "error"), [
+    ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
+])  # fmt: skip
+async def test_what_no_file_can_hold_is_that_outputs_error(code_here, function: str, error: str) -> None:
+    """One such answer among good ones; the journal is read back, as every later start does."""
+    (code_here / "odd.py").write_text(
+        "def _of(sample, bad): return bad if sample['id'] == 's2' else {'answer': 'good'}\n"
+        "def nan(sample): return _of(sample, {'answer': 'a', 'timings': {'search': float('nan')}})\n"
+        "def infinite(sample): return _of(sample, {'chunks': [{'text': 't', 'score': float('-inf')}]})\n"
+        "def half(sample): return _of(sample, 'half a sign \\ud83d')\n"
+        "def half_key(sample): return _of(sample, {'answer': 'a', 'usage': {'\\ud83d': 1.0}})\n"
+    )
+    found = await collect(PythonSystem(kind="python", callable=f"odd:{function}"), code_here / f"{function}.jsonl", ("odd",))
+    assert {name: output.answer for name, output in found.items() if output.error is None} == {f"s{i}": "good" for i in range(6) if i != 2}
+    assert error in (found["s2"].error or "")
+
+
+@pytest.mark.parametrize("bad", [
+    '{"sample_id": "s1"}',
+    '{"failed": false, "output": "{}"}',
+    '{"sample_id": 1, "method": "a", "repeat": 1, "failed": 0, "output": ""}',
+    '{"sample_id": "s1", "method": "a", "repeat": true, "failed": false, "output": "{}"}',
+])  # fmt: skip
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
+    journal = tmp_path / "j.jsonl"
+    journal.write_bytes(HEADER + f"{bad}\n".encode())
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
+    with pytest.raises(DataError, match=r"j\.jsonl:2"):
+        await CollectStage([LiveMethod(settings, Flaky(set()))], journal).run(lambda: iter(SAMPLES))
+
+
+@pytest.mark.slow
+def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(3600)\n")
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
+    words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python system.callable=myrag:hang"
+    command = [sys.executable, "-m", "ragpipe", *words.split(), "plugins=[myrag]", "system.timeout_s=0.1"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=HANGS_AFTER_S, check=False, capture_output=True)
+    assert done.returncode == 4, "its only case has no answer"
+
+
+async def test_as_many_answers_are_under_way_as_asked_for(code_here) -> None:
+    """More than asyncio's own pool has threads."""
+    (code_here / "wide.py").write_text(
+        "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n"
+        "    if sample['id'] != 's0': meet.wait(10)\n    return 'met'\n"
+    )
+    settings = PythonSystem(kind="python", callable="wide:answer", concurrency=40)
+    stage = CollectStage(open_methods(settings, ["wide"]), code_here / "j.jsonl")
+    await stage.run(lambda: (Sample(id=f"s{i}", question="q") for i in range(41)))
+    assert {output.answer for (output,) in collected_outputs(code_here / "j.jsonl").values()} == {"met"}
+
+
+def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
+    with pytest.raises(ConfigError, match=r"system\.callable"):
+        PythonSystem(kind="python", callable="os:getcwd").opened(("myrag",))
+    assert "antigravity" not in sys.modules
+    with pytest.raises(ConfigError, match="plugins"):
+        PythonSystem(kind="python", callable="antigravity:x").opened(())
+    assert "antigravity" not in sys.modules
+
+
+async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = PythonSystem(kind="python", callable="myrag:text", concurrency=1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ragpipe.runs.collect_outputs.append_output", full)
+    stage = CollectStage(open_methods(settings, ("myrag",)), tmp_path / "j.jsonl")
+    with pytest.raises(RagpipeError, match=r"sample 's0' could not be kept.*No space left"):
+        await stage.run(lambda: iter(SAMPLES))
+    assert stage.collected == 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [(TimeoutError("my index, 5 s"), "TimeoutError: my index, 5 s"), (asyncio.CancelledError("by a pool"), "CancelledError: by a pool")],
+)
+async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(tmp_path: Path, raised: BaseException, error: str) -> None:
+    class Raising:
+        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+            if sample.id == "s1":
+                raise raised
+            return {"answer": "a"}
+
+        async def close(self) -> None: ...
+
+    settings = PythonSystem(kind="python", callable="a:b", timeout_s=60, retries=0)
+    assert await CollectStage([LiveMethod(settings, Raising())], tmp_path / "j.jsonl").run(lambda: iter(SAMPLES)) == {"default": 6}
+    errors = {name: output.error for name, (output,) in collected_outputs(tmp_path / "j.jsonl").items()}
+    assert str(errors.pop("s1")).partition(" (test_live.py:")[0] == error
+    assert errors == {f"s{i}": None for i in (0, 2, 3, 4, 5)}
+
+
+def test_a_missing_header_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAG_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="RAG_TOKEN"):
+        HttpSystem(kind="http", url="http://127.0.0.1:1/x", headers_env={"Authorization": "RAG_TOKEN"}).opened(())
+
+
+class Flaky:
+    """A system that fails for some samples; remembers whom it was asked for."""
+
+    def __init__(self, failing: set[str]):
+        self.failing, self.asked = failing, list[str]()
+
+    async def answer(self, sample: Sample) -> Mapping[str, Any]:
+        self.asked.append(sample.id)
+        if sample.id in self.failing:
+            raise ValueError("down")
+        return {"answer": sample.id}
+
+    async def close(self) -> None: ...
+
+
+async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path) -> None:
+    settings, journal = PythonSystem(kind="python", callable="a:b", concurrency=1), tmp_path / "j.jsonl"
+    await CollectStage([LiveMethod(settings, Flaky({"s1", "s3"}))], journal).run(lambda: iter(SAMPLES))
+    assert has_failures(journal)
+    await CollectStage([LiveMethod(settings, second := Flaky(set()))], journal).run(lambda: iter(SAMPLES))
+    assert second.asked == ["s1", "s3"]
+    assert not has_failures(journal)
+    assert {k: v.answer for k, (v,) in collected_outputs(journal).items()} == {s.id: s.id for s in SAMPLES}
+
+
+async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None:
+    samples = [Sample(id=f"s{i}", question="q") for i in range(50)]
+    settings = PythonSystem(kind="python", callable="a:b", concurrency=2)
+    down = Flaky({s.id for s in samples[3:]})
+    with pytest.raises(Incomplete, match=r"7 times in a row.*ValueError: down"):
+        await CollectStage([LiveMethod(settings, down)], tmp_path / "j.jsonl").run(lambda: iter(samples))
+    assert len(down.asked) <= 3 + 7 + 2
+    up = Flaky(set())
+    await CollectStage([LiveMethod(settings, up)], tmp_path / "j.jsonl").run(lambda: iter(samples))
+    assert len(up.asked) == 47

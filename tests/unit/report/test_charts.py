@@ -1,0 +1,96 @@
+"""Charts: where marks stand, what they link to, and that a value is never markup."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ragpipe.report.charts import (
+    POINTS_MAX,
+    ForestRow,
+    HeatCell,
+    HistogramBin,
+    LimitRow,
+    MeanRow,
+    ShareRow,
+    TradePoint,
+    forest,
+    heat_map,
+    histogram,
+    limit_table,
+    mean_table,
+    scatter,
+    share_table,
+    trade_chart,
+)
+
+ROW = ForestRow(
+    name="faithfulness", link="#v=1&score=faithfulness", base="0.66", candidate="0.85", difference="+0.19", bounds="[0.07, 0.31]",
+    share=0.19, low=0.07, high=0.31, same_within=None, state="better", remark="", wins=26, ties=6, losses=8,
+)  # fmt: skip
+
+
+def test_a_forest_row_is_drawn_on_the_common_axis() -> None:
+    """The widest interval ends at .31, so the axis is -.5 to .5 over 200 units: .19 is at 100 + 100 * .19 / .5 = 138."""
+    html = forest([ROW], ("A", "B"), "caption")
+    assert '<line class="interval" x1="114.0" x2="162.0"' in html
+    assert '<line class="mean" x1="138.0" x2="138.0"' in html
+    assert '<a href="#v=1&amp;score=faithfulness">faithfulness</a>' in html
+    assert "26 / 6 / 8" in html
+    widths = re.findall(r'<rect class="(?:wins|ties|losses)" x="([\d.]+)" y="0" width="([\d.]+)"', html)
+    assert widths == [("0.0", "65.0"), ("65.0", "15.0"), ("80.0", "20.0")]
+
+
+def test_points_are_one_path_and_missing_pairs_are_left_out() -> None:
+    svg = scatter(np.array([0.0, 1.0, np.nan]), np.array([0.0, 0.5, 1.0]), (0.0, 1.0), ("A", "B"), "label")
+    assert '<path class="points" d="M0 240h0M240 120h0"/>' in svg
+
+
+def test_many_points_are_counted_in_bins() -> None:
+    n = POINTS_MAX + 2
+    base, candidate = np.zeros(n), np.zeros(n)
+    base[0], candidate[0] = 1.0, 1.0
+    svg = scatter(base, candidate, (0.0, 1.0), ("A", "B"), "label")
+    assert re.findall(r"<title>(\d+)</title>", svg) == [str(n - 1), "1"]
+    assert 'fill-opacity="1.00"' in svg
+    hidden = scatter(np.ones(8), np.ones(8), (0, 1), ("a", "b"), "x")
+    assert re.findall(r"<title>(\d+)</title>", hidden) == ["8"], "points that hide each other"
+
+
+def test_axes_of_two_scales_have_no_diagonal() -> None:
+    values = np.array([0.0, 1.0])
+    assert 'class="axis"' in scatter(values, values, (0, 1), ("a", "b"), "x")
+    svg = scatter(values, np.array([1.0, 5.0]), (0, 1), ("a", "b"), "x", (1, 5))
+    assert 'class="axis"' not in svg
+    assert "M0 240h0M240 0h0" in svg
+
+
+def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> None:
+    """500 of 2,000 ms of 300 units are 75; quality .5 of 0 to 1 is in the middle of 170 units."""
+    point = TradePoint("A", "baseline", (500.0, 400.0, 600.0), (0.5, 0.4, 0.6))
+    svg = trade_chart([point], 2000.0, (0.0, 1.0), ("ms", "overall"), "label")
+    assert '<circle cx="75.0" cy="85.0" r="8"/>' in svg
+    assert 'd="M60.0 85.0H90.0"' in svg
+    assert 'd="M75.0 102.0V68.0"' in svg
+    assert 'class="reach"' not in trade_chart(
+        [TradePoint("A", "m", (1.0, None, None), (1.0, None, None))], 2.0, (0.0, 1.0), ("x", "y"), "l"
+    )
+
+
+def test_texts_are_never_markup() -> None:
+    bad = '</table></svg><script>"'
+    axes = (bad, bad)
+    charts = (
+        forest([replace(ROW, name=bad, remark=bad)], axes, bad),
+        heat_map(bad, [bad], [(bad, bad, [HeatCell(bad, bad, bad, 0)])]),
+        mean_table([MeanRow(bad, bad, bad, bad, bad, bad, None)], bad),
+        share_table([ShareRow(bad, bad, bad, bad, 2.0, bad, bad)], bad),
+        limit_table([LimitRow(bad, bad, bad, bad, bad, None, "bad", bad)], bad),
+        histogram([HistogramBin(1, bad, bad)], bad, bad, axes, 1),
+        trade_chart([TradePoint(bad, bad, (1.0, 0.0, 2.0), (1.0, 0.0, 1.0))], 2.0, (0.0, 1.0), axes, bad),
+        scatter(np.ones(1), np.ones(1), (0, 1), axes, bad),
+    )
+    html = "".join(charts)
+    assert "<script" not in html
+    ElementTree.fromstring(f"<div>{html}</div>".replace("&#8592;", "").replace("&#8594;", ""))

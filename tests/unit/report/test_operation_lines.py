@@ -1,0 +1,91 @@
+"""Latency of two sides in words, where one time-out decides the mean; figures calculated by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.report.compare_charts import score_link, unscaled_forest
+from ragpipe.report.comparison_summary import headline_table, needed_lines, operation_lines, operation_rows, summary_lines
+from ragpipe.report.styled_text import columns_of
+from tests.support.compared_runs import compared, scored_run
+from tests.support.reports import table_text
+from tests.support.run_tables import Row
+
+
+def operations(tmp_path: Path, base: list[float], new: list[float]) -> dict[str, Any]:
+    """The operations of a comparison of two runs with these latencies, and the whole document."""
+
+    def rows(times: list[float]) -> list[Row]:
+        return [Row(f"q{n}", "default", {"grade": n / len(times)}, output={"timings": {"total_ms": time}}) for n, time in enumerate(times)]
+
+    return compared(scored_run(tmp_path / "a", rows(base)), scored_run(tmp_path / "b", rows(new))).document
+
+
+@pytest.mark.slow
+def test_one_time_out_that_turns_the_mean_round_is_named(tmp_path: Path) -> None:
+    """Nine cases of 700 ms take 900, and one of 30,000 takes 1,000: medians 700 and 900, the middle ratio 9/7, the mean from
+    3,630 to 910. Without that case the mean rises by 200."""
+    document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
+    latency = document["operations"]["latency_ms"]
+    assert latency["typical"] == {
+        "base_median": 700.0,
+        "candidate_median": 900.0,
+        "median_ratio": pytest.approx(9 / 7),
+        "dominant": {"case": ["q9", "default", 1], "base": 30_000.0, "candidate": 1000.0, "without": 200.0},
+    }
+    assert list(operation_lines(document["operations"], has_one_method=True)) == [
+        "latency_ms: more in 9 and less in 1 of 10 cases, 1.29 times the base in the middle case; the mean is lower because of "
+        "one case, q9: 30,000 -> 1,000; without it +200.0"
+    ]
+    median, mean = operation_rows(document["operations"])
+    assert median == ["latency_ms median", "700.0", "900.0", "x1.29", "1/0/9", "", ""]
+    assert mean[:3] == ["latency_ms mean", "3,630", "910.0"]
+    assert latency["state"] == mean[5] == "inconclusive"
+    assert "latency_ms is inconclusive: one case decides the mean, so its interval is wide; compare the medians" in list(
+        needed_lines(document["operations"])
+    )
+    chart = unscaled_forest(document["operations"], ("a", "b"), score_link("b"))
+    assert "inconclusive, median 700.0 → 900.0, x1.29 in the middle case, one case decides the mean" in chart
+
+
+@pytest.mark.slow
+def test_a_change_of_all_cases_has_no_dominant_one(tmp_path: Path) -> None:
+    document = operations(tmp_path, [500.0] * 10, [600.0, 640.0] * 5)
+    assert document["operations"]["latency_ms"]["typical"]["dominant"] is None
+    (line,) = operation_lines(document["operations"], has_one_method=True)
+    assert line == "latency_ms: more in 10 and less in 0 of 10 cases, 1.24 times the base in the middle case"
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (60, ["score", "difference", "verdict"]),
+        (80, ["score", "base", "new", "difference", "w/t/l", "verdict"]),
+        (160, ["score", "base", "new", "difference", "w/t/l", "verdict", "could", "show"]),
+    ],
+)
+def test_the_table_of_a_comparison_fits_the_screen(tmp_path: Path, columns: int, heads: list[str]) -> None:
+    document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
+    lines = table_text(headline_table(document), columns)
+    assert max(map(columns_of, lines)) <= columns
+    assert lines[0].split() == heads
+    assert [line.split()[0] for line in lines[1:4]] == ["grade", "latency_ms", "latency_ms"]
+
+
+@pytest.mark.slow
+def test_what_undecided_scores_need_is_a_sentence(tmp_path: Path) -> None:
+    """The summary has a sentence on latency, and which parts the composite has."""
+    document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
+    candidate = {"method": "", "name": "x", "run_id": "y"}
+    lines = list(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
+    assert any(line.startswith("latency_ms: more in 9 and less in 1 of 10 cases") for line in lines)
+    document["scores"]["grade"]["parts"] = [[2, 8], [3, 8]]
+    assert next(summary_lines({"candidates": [candidate], "comparisons": [document]}, document)) == "grade: 2 of 8 and 3 of 8 parts"
+    score = {**document["scores"]["grade"], "state": "inconclusive", "changed": 3, "reason": "too_wide"}
+    score |= {"detectable": 0.11, "n": 40, "n_needed": 264, "smallest_effect": 0.05, "headline": True}
+    assert list(needed_lines({"grade": score})) == [
+        "grade is inconclusive: too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264"
+    ]

@@ -1,0 +1,315 @@
+"""The report at the terminal, that of several iterations, and a finished run read as frames."""
+
+import io
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.errors import DataError
+from ragpipe.core.score import ScoreSpec
+from ragpipe.report.console import Console
+from ragpipe.report.cost_section import iterations_section
+from ragpipe.report.model import Table
+from ragpipe.report.report_data import ReportData, read_results
+from ragpipe.report.run_data import load_run
+from ragpipe.report.settings import ReportSettings
+from ragpipe.report.styled_text import figure_text
+from ragpipe.runs.combine_iterations import combine_iterations
+from ragpipe.runs.write_reports import write_reports
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.processes import this_process
+from ragpipe.store.progress import CaseCounts, ProgressState
+from ragpipe.store.run_folder import RunFolder
+from tests.support.page_blocks import block_json
+from tests.support.run_tables import Row, score, score_iterations, write_run
+
+pytestmark = pytest.mark.slow
+
+
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
+EVIL = "[red]a[/red][link=x]b :boom: \x1b[2J\u202e=H(1)"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two methods, one of them with a hostile name, on three questions."""
+    values = {"good": (1.0, 0.9, 0.5), EVIL: (0.5, 0.0, 0.25)}
+    rows = [
+        Row(f"q{i}", method, {"faithfulness": value, "correctness": ("error", f"refused: {EVIL}") if i else 4.0})
+        for i in range(3)
+        for method, value in ((m, v[i]) for m, v in values.items())
+    ]
+    write_run(tmp_path, rows)
+    score(tmp_path, SPECS)
+    return tmp_path
+
+
+def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> tuple[str, str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out, err = io.StringIO(), io.StringIO()
+    settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
+    write_reports(run / "iteration-1", target=run, settings=settings, console=Console(out=out, err=err))
+    return out.getvalue(), err.getvalue()
+
+
+def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """good: the mean of 1, .9, .5 is .8."""
+    out, err = printed(run, monkeypatch)
+    assert re.search(r"^good +80\.0 too few +3$", out, re.M)
+    assert "faithfulness x100" in out
+    assert re.search(r"^correctness 1-5 +1 +4\.00 too few", out, re.M)
+    assert "cost: no judge was asked" in out
+    assert out.endswith(f"report: {run}\n")
+    assert "only 2 of 6 judgements came out (33.3%, floor 95%; " in " ".join(err.split())
+
+
+def test_judged_text_is_never_markup(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = printed(run, monkeypatch, 200)
+    assert "\x1b" not in out + err
+    assert "\u202e" not in out + err
+    for literal in ("[red]a[/red]", "[link=x]b", ":boom:", "\\x1b[2J\\u202e"):
+        assert literal in out
+
+
+def test_a_warning_is_said_once() -> None:
+    err = io.StringIO()
+    console = Console(out=io.StringIO(), err=err)
+    console.warn("x")
+    console.warn("x")
+    console.error("[bold]y\x07")
+    assert err.getvalue() == "warning: x\nerror: [bold]y\\x07\n"
+
+
+def test_a_warning_that_was_said_with_more_words_is_not_repeated() -> None:
+    """A gap in the data is named with the metrics it affects before the run, and would be named again at its end."""
+    err = io.StringIO()
+    console = Console(out=io.StringIO(), err=err)
+    gap = "contexts: not recorded in 6 of 12 cases of method a, first q1"
+    console.warn(f"{gap}: faithfulness skipped there")
+    console.warn(gap)
+    console.warn("contexts: not recorded in 6 of 12 cases of method b, first q1")
+    assert err.getvalue().count("warning: ") == 2
+
+
+def ascii_stream() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+
+def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    out = ascii_stream()
+    console = Console(out=out, err=ascii_stream())
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"]), console=console)
+    console.say("漢é")
+    out.seek(0)
+    text = out.read()
+    assert "0.80 too few" in text
+    assert "\\u6f22\\xe9" in text
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("make", [Broken, closed])
+def test_a_closed_stream_ends_nothing(run: Path, make: Any) -> None:
+    console = Console(out=make(), err=make())
+    at = "2026-11-23T08:00:00.000Z"
+    state = ProgressState("judging", this_process(), at, at, CaseCounts(2, 1))
+    with console.progress(lambda: state):
+        console.warn("x")
+    write_reports(run / "iteration-1", target=run, settings=ReportSettings(), console=console)
+    assert (run / "report.md").exists()
+
+
+@pytest.mark.parametrize(("value", "plain", "signed"), [
+    (9.3e-19, "0.000", "+0.000"), (-0.00018, "-0.00018", "-0.00018"), (5e-5, "0.000050", "+0.000050"), (0.001, "0.001", "+0.001"),
+    (12.34, "12.3", "+12.3"), (-4444.4, "-4,444", "-4,444"), (None, "-", "-"),
+])  # fmt: skip
+def test_a_figure_has_no_exponent(value: float | None, plain: str, signed: str) -> None:
+    assert (figure_text(value), figure_text(value, sign=True)) == (plain, signed)
+
+
+ITERATED_SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance", method="direct")]
+BASELINE = ((1.0, 0.2, 0.6), (0.2, 0.2, 0.8))  # of each question the three iterations: means 0.6, 0.2, 0.7
+RERANK = ((0.9, 0.9, 0.9), (0.9, 0.9, 0.3))
+
+
+@pytest.fixture(scope="module")
+def iterated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two questions, two methods, three iterations. A case under 0.85 with a relevant answer is a hallucination."""
+    root, methods = tmp_path_factory.mktemp("iterations"), (("baseline", BASELINE), ("rerank", RERANK))
+    tables = [
+        [Row(f"q{q}", method, {"faithfulness": values[q][number], "answer_relevance": 1.0}) for q in range(2) for method, values in methods]
+        for number in range(3)
+    ]
+    score_iterations(root, tables, ITERATED_SPECS, ScoringSettings())
+    combine_iterations(RunFolder(root), [1, 2, 3], ScoringSettings())
+    return root
+
+
+def reported(iterated: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    settings = ReportSettings(formats=["terminal", "markdown", "html"], percent=["faithfulness"])
+    out = io.StringIO()
+    write_reports(iterated / "iteration-3", target=iterated, settings=settings, console=Console(out=out, err=io.StringIO()))
+    return out.getvalue()
+
+
+def test_the_headline_is_that_of_all_iterations(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
+    out = reported(iterated, monkeypatch)
+    page, html = ((iterated / "report.md").read_text(), (iterated / "report.html").read_text())
+    row = next(line for line in page.splitlines() if line.startswith("| `faithfulness x100`"))
+    assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
+        "50.0", "80.0",
+    ]  # fmt: skip
+    assert re.search(r"^faithfulness x100 +6 +50\.0 .*80\.0 ", out, re.M)
+    assert "<b>50.0</b>" in html
+    assert "3 iterations" in page.split("## ")[0]
+    assert "3 iterations" in html
+
+
+def test_diagnoses_are_counted_in_every_iteration(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
+    out = reported(iterated, monkeypatch)
+    page = (iterated / "report.md").read_text()
+    assert re.search(r"^83\.3% +16\.7% +hallucination ", out, re.M)
+    assert "- `hallucination`: 6 of 12 (50.0%)." in page
+    assert "Counted in each of 3 iterations: 4 cases x 3." in page
+    assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, "those that most iterations name"
+
+
+def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is of the third iteration; answer_relevance is 1 in all, and so are the three values of rerank in q0."""
+    reported(iterated, monkeypatch)
+    html = (iterated / "report.html").read_text()
+    assert block_json(html, "index")["iterations"] == [1, 2, 3]
+    cases = block_json(html, "d0")
+    assert [case.get("it", {}).get("faithfulness") for case in cases] == [
+        [1.0, 0.2, 0.6], None, [0.2, 0.2, 0.8], [0.9, 0.9, 0.3],
+    ]  # fmt: skip
+    assert all("answer_relevance" not in case.get("it", {}) for case in cases)
+
+
+@pytest.mark.parametrize(
+    ("answer", "usd", "cell", "words"),
+    [
+        # a case costs twice what judging it once does, and r* = sqrt(2 * .03 / .09) is below 1: more cases
+        (0.02, 0.03, "6.0 x (best 1.0)", "Here it costs 2.0 times as much ($0.0200 for its answer, $0.0100 to judge it once)"),
+        (0.48, 0.03, "6.0 x (best 4.0)", "Here it costs 48.0 times as much"),  # sqrt(48 / 3)
+        (None, 0.03, "6.0 x", "what its answer costs is not recorded"),
+        (0.02, None, "6.0 x", "What judging a case costs is not known"),
+    ],
+)
+def test_more_cases_or_more_judgings(iterated: Path, answer: float | None, usd: float | None, cell: str, words: str) -> None:
+    metrics, cost = read_results(iterated, iterated / "iteration-3")
+    noise = {"n_cases": 2, "repeats": 3, "judge_variance": 0.03, "item_variance": 0.09, "floor": 0.1, "second_judging_from": 6.0}
+    for group in metrics["by"]["method"].values():
+        group["scores"]["faithfulness"]["noise"] = noise
+    metrics["overall"]["operations"]["usage"] = {} if answer is None else {"cost_usd": {"mean": answer}}
+    cost["used"]["per_case"]["usd"] = usd
+    section = iterations_section(ReportData(metrics, cost))
+    assert section is not None
+    table, *notes = section.parts
+    assert isinstance(table, Table)
+    assert table.rows[0].cells[-1] == cell
+    assert words in str(notes)
+
+
+FRAME_SPECS = [ScoreSpec("faithfulness")]
+
+
+@pytest.fixture
+def framed(tmp_path: Path) -> Path:
+    root = tmp_path / "run"
+    write_run(root, [Row("007", "a", {"faithfulness": 0.5}), Row("1e5", "None", {"faithfulness": ("error", "refused: x")})])
+    score(root, FRAME_SPECS)
+    return root
+
+
+@pytest.mark.parametrize("way", ["", "iteration-1"])
+def test_frames_and_dictionaries(framed: Path, way: str) -> None:
+    found = load_run(framed / way)
+    assert list(found.records["sample_id"]) == ["007", "1e5"]  # ids stay texts
+    assert list(found.records["method"]) == ["a", "None"]
+    assert found.records["faithfulness"][0] == 0.5
+    assert math.isnan(found.records["faithfulness"][1])
+    assert list(found.scores["status"]) == ["ok", "error"]
+    assert len(found.judge_inputs) == 0
+    assert found.metrics["overall"]["scores"]["faithfulness"]["n_error"] == 1
+    assert found.cost["used"]["calls"] == 0
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, framed: Path) -> None:
+    with pytest.raises(DataError, match="expected: a run folder"):
+        load_run(tmp_path)
+    with pytest.raises(DataError, match="no such folder"):
+        load_run(framed, iteration=2)
+    (framed / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"manifest\.json(?s:.*)no such file"):
+        load_run(framed)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [('{"a": NaN}', "NaN is not JSON"), ("[]", "a JSON list"), ("{", "no readable JSON"), ("[" * 200_000, "no readable JSON"), (b"\xff\xfe", "no readable JSON")],
+)  # fmt: skip
+def test_broken_json_is_named(framed: Path, content: str | bytes, said: str) -> None:
+    (framed / "iteration-1/metrics.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=said):
+        _ = load_run(framed).metrics
+
+
+def test_broken_parquet_is_named(framed: Path) -> None:
+    (framed / "iteration-1/records.parquet").write_bytes(b"PAR1 not at all PAR1")
+    with pytest.raises(DataError, match="no readable Parquet file"):
+        _ = load_run(framed).records
+
+
+def test_links_in_a_strangers_folder_are_not_followed(framed: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    (framed / "iteration-1/cost.json").unlink()
+    (framed / "iteration-1/cost.json").symlink_to(secret)
+    with pytest.raises(DataError, match="a symbolic link"):
+        _ = load_run(framed).cost
+    (framed / "iteration-2").symlink_to(framed / "iteration-1")
+    with pytest.raises(DataError):
+        load_run(framed, iteration=2)
+
+
+def script(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_scoring_and_reporting_need_no_pandas(framed: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from ragpipe.cli.process_streams import keep_pandas_away
+keep_pandas_away()
+from tests.support.run_tables import score
+from ragpipe.core.score import ScoreSpec
+from ragpipe.report.console import Console
+from ragpipe.report.settings import ReportSettings
+from ragpipe.runs.write_reports import write_reports
+root = Path(sys.argv[1])
+score(root, [ScoreSpec("faithfulness")])
+write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())
+print([name for name in ("pandas", "scipy", "litellm", "rich", "hydra") if sys.modules.get(name)])
+"""
+    assert script(code, str(framed)) == "[]"

@@ -1,0 +1,168 @@
+import csv
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.core.errors import DataError, OutputError
+from ragpipe.core.score import ScoreSpec
+from ragpipe.core.text import escape, restore
+from ragpipe.report.exports import export_tables, write_csv, write_json_lines
+from ragpipe.store.run_folder import RunFolder
+from tests.support.run_tables import Row, score, write_run
+
+CELLS = [
+    ("=1+1", "'=1+1"), ("+44 20", "'+44 20"), ("-5 degrees", "'-5 degrees"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"), ("\rx", "'\rx"),
+    ("\nx", "'\nx"), ("   =1", "'   =1"), ("\u00a0\ufeff=1", "'\u00a0\ufeff=1"), ("\u200b\x01=1", "'\u200b\x01=1"), ("＝1", "'＝1"),
+    ("'=1", "''=1"), ("''+1", "'''+1"), ("' =1", "'' =1"), ("'tis", "'tis"), ("a=1", "a=1"), ("'", "'"), ("", ""), ("1 - 2", "1 - 2"),
+    ("[-1]", "[-1]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "cell"), CELLS)
+def test_what_computes_gets_an_apostrophe(text: str, cell: str) -> None:
+    assert escape(text) == cell
+    assert restore(cell) == text
+
+
+SCHEMA = pa.schema([
+    pa.field("id", pa.string()), pa.field("x", pa.float64()), pa.field("n", pa.int64()), pa.field("flag", pa.bool_()),
+    pa.field("list", pa.list_(pa.string())), pa.field("=head", pa.string(), metadata={"description": "JSON object"}),
+])  # fmt: skip
+ROWS: list[dict[str, Any]] = [
+    {"id": "007", "x": 0.1, "n": 1, "flag": True, "list": ["=1", 'a"b', "c,d"], "=head": '{"a":1e-05}'},
+    {"id": "", "x": None, "n": None, "flag": None, "list": None, "=head": None},
+    {"id": 'say "hi",\r\nthen\rgo\n', "x": -1e-300, "n": -(2**62), "flag": False, "list": [], "=head": "not JSON"},
+    {"id": "=HYPERLINK(\"http://evil\")", "x": 1e22, "n": 0, "flag": True, "list": ["é\u2028漢"], "=head": '{"a":NaN}'},
+    {"id": None, "x": 3.0, "n": 5, "flag": False, "list": ["NA", "null"], "=head": '{"a":1,"a":2}'},
+    {"id": "NA", "x": 0.30000000000000004, "n": 7, "flag": None, "list": ["\x1b[2J\u202e"], "=head": '[{"b":[null,"\\u0000"]}]'},
+]  # fmt: skip
+
+
+def in_csv(text: str) -> str:
+    """The one control character of the texts is shown by its number."""
+    return text.replace("then\rgo", r"then\u000dgo")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    pq.write_table(pa.Table.from_pylist(ROWS, schema=SCHEMA), tmp_path / "t.parquet", row_group_size=2)
+    return tmp_path / "t.parquet"
+
+
+def test_csv_read_by_the_csv_module(table: Path) -> None:
+    """The csv module cannot tell a null from an empty text: both arrive as ''. All else comes back by the rules of the page."""
+    write_csv(table, table.with_suffix(".csv"))
+    with open(table.with_suffix(".csv"), encoding="utf-8-sig", newline="") as file:
+        head, *lines = csv.reader(file)
+    assert [restore(name) for name in head] == SCHEMA.names
+    assert len(lines) == len(ROWS)
+    for line, row in zip(lines, ROWS, strict=True):
+        assert restore(line[0]) == in_csv(row["id"] or "")
+        assert (float(line[1]) if line[1] else None) == row["x"]
+        assert (int(line[2]) if line[2] else None) == row["n"]
+        assert ({"true": True, "false": False}[line[3]] if line[3] else None) == row["flag"]
+        assert (json.loads(restore(line[4])) if line[4] else None) == row["list"]
+        assert restore(line[5]) == (row["=head"] or "")
+
+
+def test_csv_read_by_arrow_keeps_null_and_empty_apart(table: Path) -> None:
+    write_csv(table, table.with_suffix(".csv"))
+    found = pacsv.read_csv(
+        table.with_suffix(".csv"),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types={"id": pa.string()}, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+        ),
+    ).to_pylist()
+    assert [None if row["id"] is None else restore(row["id"]) for row in found] == [row["id"] and in_csv(row["id"]) for row in ROWS]
+    assert [row["x"] for row in found] == [row["x"] for row in ROWS]
+    assert [row["n"] for row in found] == [row["n"] for row in ROWS]
+
+
+def test_text_is_always_quoted_and_nothing_else_is(table: Path) -> None:
+    write_csv(table, table.with_suffix(".csv"))
+    lines = table.with_suffix(".csv").read_bytes().split(b"\r\n")
+    assert lines[0] == b'\xef\xbb\xbf"id","x","n","flag","list","\'=head"'
+    assert lines[1] == b'"007",0.1,1,true,"[""=1"",""a\\""b"",""c,d""]","{""a"":1e-05}"'
+    assert lines[2] == b'"",,,,,'
+
+
+@pytest.mark.parametrize(("text", "cell"), [
+    ("a\x1b]0;owned\x07b\x1b[2J", r"a\u001b]0;owned\u0007b\u001b[2J"), ("\x9b2Jx\x7f\x00", r"\u009b2Jx\u007f\u0000"),
+    ("user\u202e txt.exe\u2066", r"user\u202e txt.exe\u2066"), ("one\rtwo\r\nthree\tfour\nfive", "one\\u000dtwo\r\nthree\tfour\nfive"),
+    ("\x1b=1+1", r"\u001b=1+1"), ("\ufeff\u2028", r"\ufeff\u2028"),
+])  # fmt: skip
+def test_nothing_in_a_csv_drives_the_terminal(tmp_path: Path, text: str, cell: str) -> None:
+    """In a cell that is JSON, the numbers are JSON's own escapes: it says the same."""
+    row = {"t": [text], text: [text], "list": [[text, text]], "json": [json.dumps({"of": text}, ensure_ascii=False)]}
+    pq.write_table(pa.table(row), tmp_path / "t.parquet")
+    write_csv(tmp_path / "t.parquet", tmp_path / "t.csv")
+    raw = (tmp_path / "t.csv").read_bytes().decode("utf-8-sig")
+    assert not [c for c in raw if unicodedata.category(c) in ("Cc", "Cf", "Zl") and c not in "\r\n\t"]
+    assert "\r" not in raw.replace("\r\n", "")
+    with open(tmp_path / "t.csv", encoding="utf-8-sig", newline="") as file:
+        head, line = csv.reader(file)
+    assert (head[1], line[0], line[1]) == (cell, cell, cell)
+    assert (json.loads(line[2]), json.loads(line[3])) == ([text, text], {"of": text})
+
+
+def test_json_lines(table: Path) -> None:
+    write_json_lines(table, table.with_suffix(".jsonl"))
+    found = [json.loads(line) for line in table.with_suffix(".jsonl").read_bytes().splitlines()]
+    assert [list(row) for row in found] == [SCHEMA.names] * len(ROWS)
+    heads = [{"a": 1e-05}, None, "not JSON", '{"a":NaN}', '{"a":1,"a":2}', [{"b": [None, "\x00"]}]]
+    assert found == [row | {"=head": head} for row, head in zip(ROWS, heads, strict=True)]
+
+
+def test_json_lines_hold_no_nan(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([float("nan"), float("inf"), 1.5])}), tmp_path / "t.parquet")
+    write_json_lines(tmp_path / "t.parquet", tmp_path / "t.jsonl")
+    write_csv(tmp_path / "t.parquet", tmp_path / "t.csv")
+    assert (tmp_path / "t.jsonl").read_text() == '{"x":null}\n{"x":null}\n{"x":1.5}\n'
+    assert (tmp_path / "t.csv").read_bytes() == b'\xef\xbb\xbf"x"\r\n\r\n\r\n1.5\r\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}, {"meta": {"k": [1, None]}}) for i in range(4)])
+    score(tmp_path, [ScoreSpec("faithfulness")])
+    return RunFolder(tmp_path)
+
+
+def test_every_table_is_exported(run: RunFolder) -> None:
+    files = export_tables(run, ["json", "csv", "html"], [1])
+    names = [str(path.relative_to(run.export)) for path in files]
+    assert names == [
+        "samples.csv", "samples.jsonl", "outputs.csv", "outputs.jsonl",
+        "iteration-1/records.csv", "iteration-1/records.jsonl", "iteration-1/scores.csv", "iteration-1/scores.jsonl",
+        "iteration-1/judge_inputs.csv", "iteration-1/judge_inputs.jsonl",
+    ]  # fmt: skip
+    assert sorted(files) == sorted(p for p in run.export.rglob("*") if p.is_file())
+    for path in files:
+        rows = pq.read_table(run.root / path.relative_to(run.export).with_suffix(".parquet")).num_rows
+        assert len(path.read_bytes().splitlines()) == rows + (path.suffix == ".csv")
+    first = json.loads((run.export / "samples.jsonl").read_bytes().splitlines()[0])
+    assert first["meta"] == {"k": [1, None]}
+    before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in files}
+    export_tables(run, ["csv", "json"], [1])
+    assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in files} == before
+    assert export_tables(run, ["terminal"], [1]) == []
+
+
+def test_links_and_broken_tables_are_refused(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    run.export.symlink_to(elsewhere)
+    with pytest.raises(OutputError, match="symbolic link"):
+        export_tables(run, ["csv"], [1])
+    assert not list(elsewhere.iterdir())
+    run.export.unlink()
+    run.samples.write_bytes(run.samples.read_bytes()[:-40])
+    with pytest.raises(DataError, match="no readable Parquet"):
+        export_tables(run, ["csv"], [1])
+    assert not list(run.export.iterdir())

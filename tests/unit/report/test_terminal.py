@@ -1,0 +1,337 @@
+"""The terminal: the result of a run, a sweep and a comparison at every width, from runs written by hand."""
+
+import io
+import os
+import pty
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragpipe.core.score import ScoreSpec
+from ragpipe.report.console import Console
+from ragpipe.report.cost_section import cost_lines
+from ragpipe.report.job_comparison import Job
+from ragpipe.report.model import plain_text
+from ragpipe.report.report_data import ReportData
+from ragpipe.report.settings import ReportSettings
+from ragpipe.report.styled_text import Good, columns_of, cut_apart, cut_in_the_middle
+from ragpipe.report.sweep_page import sweep_section
+from ragpipe.report.terminal import each_kind_once, print_warnings
+from ragpipe.runs.combine_iterations import combine_iterations
+from ragpipe.runs.write_reports import build_report, read_report_data
+from ragpipe.score.gate_settings import Gate
+from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.run_folder import RunFolder
+from tests.support.reports import report_of, terminal_of
+from tests.support.run_tables import Row, score, score_iterations, write_run
+
+pytestmark = pytest.mark.slow
+
+
+WIDTHS = (60, 80, 100, 160)
+SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
+EVIL = "[red]a[/red] \x1b[2J\u202e=H(1)"
+LONG = "a_method_with_a_name_of_sixty_characters_that_nobody_can_read"
+
+
+def data_of(root: Path, rows: Sequence[Row], specs: Sequence[ScoreSpec] = SPECS, **gates: Gate) -> ReportData:
+    write_run(root, rows)
+    score(root, specs, ScoringSettings(gates=gates, slices=[]))
+    run = RunFolder(root)
+    return read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+
+
+def rows_of(methods: Mapping[str, Sequence[float]]) -> list[Row]:
+    """One case per method and value, of the questions q0, q1, ..."""
+    return [Row(f"q{place}", method, {"faithfulness": value}) for method, values in methods.items() for place, value in enumerate(values)]
+
+
+def text_of(data: ReportData, columns: int) -> list[str]:
+    return terminal_of(build_report(data), columns).splitlines()
+
+
+def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
+    """Six questions, each better by a half: a mean of .25 against one of .75, and a difference of one half in all of them."""
+    data = data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6}))
+    lines = text_of(data, 100)
+    assert lines[0].startswith("new is ")
+    assert "12 cases on 6 questions, 2 methods, iteration 1; no judge" in lines
+    place = next(number for number, line in enumerate(lines) if line.startswith("faithfulness  mean [95%]"))
+    assert lines[place].split()[-6:] == ["against", "old", "cases", "in", "both", "verdict"]
+    assert lines[place + 1].split()[:2] == ["old", "0.25"]
+    assert lines[place + 1].split()[-1] == "6", "of how many cases"
+    assert lines[place + 2].split()[:2] == ["new", "0.75"]
+    assert "+0.500" in lines[place + 2]
+
+
+@pytest.mark.thorough(tried=4)
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_nothing_is_wider_than_the_screen(tmp_path: Path, columns: int, count: int) -> None:
+    names = [LONG, EVIL, "漢字" * 20, *(f"method-{number}" for number in range(9))][:count]
+    values = {name: [place / 12, 0.5, 1.0, 0.0, 0.3] for place, name in enumerate(names)}
+    rows = [replace(row, results={**row.results, "correctness": 3.0}) for row in rows_of(values)]
+    lines = text_of(data_of(tmp_path, rows), columns)
+    assert max(map(columns_of, lines)) <= columns
+    assert not [line for line in lines if "\x1b" in line or "\u202e" in line]
+    assert len(lines) <= 28
+
+
+def test_of_twelve_methods_the_first_the_best_and_the_worst_are_shown(tmp_path: Path) -> None:
+    lines = text_of(data_of(tmp_path, rows_of({f"m{n:02}": [n / 12] for n in range(12)})), 100)
+    assert [line.split()[0] for line in lines if re.match(r"m\d\d  ", line)] == ["m00", "m01", "m02", "m09", "m10", "m11"]
+    assert "and 6 methods between them in the report" in lines
+
+
+@pytest.mark.parametrize(
+    ("output", "error"), [({}, "first error: q0: faithfulness: timeout: no answer"), ({"error": "HTTP 500"}, "first error: q0: HTTP 500")]
+)
+def test_a_run_without_a_value_says_why(tmp_path: Path, output: dict[str, str], error: str) -> None:
+    rows = [Row(f"q{n}", "a", {"faithfulness": ("error", "timeout: no answer")}, output=output) for n in range(4)]
+    lines = text_of(data_of(tmp_path, rows), 80)
+    assert lines[0].startswith("no evidence: 0 of 4 cases have a value of any score")
+    assert error in " ".join(map(str.strip, lines))
+    assert any(line.startswith("no value: faithfulness (timeout 4)") for line in lines)
+
+
+def gate_of(verdict: str, outcome: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "reject",
+        "score": "faithfulness",
+        "of": "mean",
+        "min": 0.7,
+        "max": None,
+        "where": {},
+        "tier": "critical",
+        "value": 0.62,
+        "by": "interval",
+        "interval": {"low": 0.53, "high": 0.7, "method": "t"},
+        "n_ok": 40,
+        "values": [0.62],
+        "n_cases": 40,
+        "coverage": 1.0,
+        "verdict": verdict,
+        "outcome": outcome,
+        "sentence": f"mean of faithfulness is 0.62 over 40 cases (at least 0.7): {verdict.replace('_', ' ')}, a reason",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("gates", "line"),
+    [
+        ([gate_of("failed", "blocked")], "BLOCKED: 1 of 1 gate failed: reject 0.62 [0.53, 0.70], at least 0.7"),
+        ([gate_of("passed", "passed", name=f"g{n}") for n in range(4)], "passed: 4 of 4 gates"),
+        (
+            [gate_of("passed", "passed"), gate_of("inconclusive", "warned", name="b")],
+            "not blocked, with warnings: 1 of 2 gates passed; b 0.62 [0.53, 0.70], at least 0.7 (inconclusive, critical)",
+        ),
+        (
+            [gate_of("no_evidence", "blocked", value=None, interval=None)],
+            "BLOCKED: 1 of 1 gate did not pass: reject, at least 0.7 (no evidence)",
+        ),
+        (
+            [gate_of("not_applicable", "reported", value=None, interval=None, name="c"), gate_of("passed", "passed")],
+            "passed: 1 of 2 gates; 1 does not apply",
+        ),
+    ],
+)
+def test_the_first_line_is_the_verdict(tmp_path: Path, gates: list[dict[str, Any]], line: str) -> None:
+    data = replace(data_of(tmp_path, rows_of({"a": [0.5]})), gates={"gates": gates})
+    lines = text_of(data, 160)
+    assert " ".join(map(str.strip, lines)).startswith(f"{line}. faithfulness 0.50, n = 1: too few to tell; ")
+    assert any(line.split() == ["gate", "tier", "value", "limit", "cases", "verdict"] for line in lines)
+
+
+def test_warnings_stand_once_per_kind_and_in_three_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [("late", "faithfulness: 3 cases are late"), ("late", "mrr: 12 cases are late")]
+    assert each_kind_once([*late, ("x", "other"), late[0]]) == ["faithfulness: 3 cases are late (and 1 more such warning)", "other"]
+    many = [f"{'word ' * 20}{letter}" for letter in "abcdef"]
+    err = io.StringIO()
+    monkeypatch.setenv("COLUMNS", "80")
+    console = Console(out=io.StringIO(), err=err)
+    for _ in range(2):
+        print_warnings([("", text) for text in many], console, "out/report.html")
+    lines = err.getvalue().splitlines()
+    assert len(lines) <= 3, "and none is said again"
+    assert lines[-1] == "warning: and 5 more in report.html"
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "shortened"),
+    [
+        (["llama-2-7b-chat", "llama-2-13b-chat"], 12, ["ll...7b-chat", "l...13b-chat"]),
+        (["a" * 12 + "1" + "z" * 12, "a" * 12 + "2" + "z" * 12], 10, ["...1zzz...", "...2zzz..."]),
+        (["v1" + "z" * 20, "v2" + "z" * 20], 12, ["v1zzzz...zzz", "v2zzzz...zzz"]),
+        (["short", "llama-2-70b-chat"], 16, ["short", "llama-2-70b-chat"]),
+        (["same-name-of-a-method"] * 2, 12, ["same-n...hod"] * 2),
+    ],
+)
+def test_names_that_differ_are_cut_so_that_they_differ(names: list[str], limit: int, shortened: list[str]) -> None:
+    assert [cut_in_the_middle(name, 12) for name in ("llama-2-7b-chat", "llama-2-13b-chat")] == ["llama-...hat"] * 2
+    assert cut_apart(names, limit) == shortened
+    assert len(set(cut_apart(names, limit))) == len(set(names))
+    assert all(columns_of(text) <= limit for text in cut_apart(names, limit))
+
+
+def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    """What a terminal gets of one good word."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in {"TERM": "xterm-256color", **environment}.items():
+        monkeypatch.setenv(name, value)
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w") as out:
+        Console(out=out, err=io.StringIO()).lines([(Good("better"), " than before")])
+    text = b""
+    while not text.endswith(b"\r\n"):  # a terminal hands over what it has so far
+        text += os.read(reader, 1000)
+    os.close(reader)
+    return text.decode()
+
+
+def test_words_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert printed_on_a_terminal(monkeypatch) == "\x1b[32mbetter\x1b[0m than before\r\n"
+    assert printed_on_a_terminal(monkeypatch, TERM="dumb") == "better than before\r\n"
+    assert printed_on_a_terminal(monkeypatch, NO_COLOR="1") == "better than before\r\n"
+    out = io.StringIO()
+    Console(out=out, err=io.StringIO()).lines([(Good("better"), " than before")])
+    assert out.getvalue() == "better than before\n"
+
+
+TABLE_SPECS = [ScoreSpec("faithfulness")]
+
+
+def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float]]]) -> ReportData:
+    """A run of which each method has, by question, its value in each iteration."""
+    settings = ScoringSettings(slices=[])
+    count = len(next(iter(methods.values()))[0])
+    tables = [
+        [
+            Row(f"q{q}", method, {"faithfulness": values[n]})
+            for method, by_question in methods.items()
+            for q, values in enumerate(by_question)
+        ]
+        for n in range(count)
+    ]
+    score_iterations(root, tables, TABLE_SPECS, settings)
+    run = RunFolder(root)
+    combine_iterations(run, list(range(1, count + 1)), settings)
+    return read_report_data(run, run.iteration(count), ReportSettings(formats=["terminal"]))
+
+
+def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_path: Path) -> None:
+    """Six questions of .2 in the first iteration, .6 in the second: a mean of .4 between .20 and .60."""
+    data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6})
+    lines = text_of(data, 100)
+    heads = next(line for line in lines if line.startswith("score"))
+    assert heads.split()[-2:] == ["passed", "iterations"]
+    row = next(line for line in lines if line.startswith("faithfulness  "))
+    assert row.split()[1] == "0.40"
+    assert row.split()[-1] == "0.20-0.60"
+    assert lines[0].endswith("n = 6, 2 iterations; unsupported_answer in 100.0% of the cases.")
+
+
+def test_of_several_methods_the_spread_stands_where_there_is_room(tmp_path: Path) -> None:
+    data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6, "b": [(0.5, 0.7)] * 6})
+    wide, narrow = text_of(data, 160), text_of(data, 60)
+    assert next(line for line in wide if line.startswith("b  ")).split()[4:7] == ["12", "0.50-0.70", "+0.200"]
+    assert next(line for line in wide if line.startswith("b  ")).split()[-2] == "6", "12 values of 6 cases"
+    assert not any("0.50-0.70" in line for line in narrow)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_an_id_that_is_a_hash_stands_with_its_question(tmp_path: Path, columns: int) -> None:
+    sample, question = "h0123456789ab", "May a parcel stay at the counter over night?"
+    write_run(tmp_path, [Row(sample, "a", {"faithfulness": 0.0}, labels={"question": question})])
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    lines = text_of(data, columns)
+    assert data.questions == {sample: question}
+    row = next(line for line in lines if sample in line)
+    assert columns_of(row) <= columns
+    if columns >= 80:
+        assert "May a parcel stay" in row
+    if columns >= 160:
+        assert question in row
+        assert "sources do not support" in row, "and what is wrong"
+
+
+def used(**counts: Any) -> dict[str, Any]:
+    none = {"calls": 12, "calls_computed": 0, "calls_failed": 0, "uses": 12, "usd": 0.0, "usd_known": 0.0, "unpriced": 0}
+    return {**none, "unpriced_reasons": {}, "failures": {}, "replies": 12, "tokens_in": 0, "tokens_out": 0, **counts}
+
+
+@pytest.mark.parametrize(
+    ("bill", "spent", "text"),
+    [
+        ({}, {"calls": 0}, "cost: judge 12 recorded replies, no call"),
+        ({}, {"calls": 12}, "cost: judge 12 calls, $0.00"),
+        ({"usd": 0.6, "usd_known": 0.6}, {"calls": 12}, "cost: judge 12 calls, $0.6000"),
+        ({"usd": 0.6, "usd_known": 0.6}, {"calls": 0}, "cost: judge 12 calls, $0.6000, paid by this run 0 calls, $0.00"),
+        ({"calls_failed": 2, "usd": 1.0, "usd_known": 1.0}, {"calls": 10}, "cost: judge 12 calls (2 without a reply), $1.00"),
+        ({"calls": 1, "usd": 1.0, "usd_known": 1.0}, {"calls": 1}, "cost: judge 1 call, $1.00"),
+        ({"calls_computed": 12}, {"calls": 0}, "cost: judge scripted 12 checks, no call"),
+        ({"calls_computed": 12, "by_judge": {"detector/m@ab12": {}}}, {"calls": 0}, "cost: judge 12 checks, no call"),
+    ],
+)
+def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str) -> None:
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    cost = {"used": used(**bill), "spent": {**used(), **spent}, "wasted": {"replies": 0, "usd": 0.0}}
+    (line,) = cost_lines(replace(data, cost={**data.cost, **cost}))
+    assert plain_text(line) == text
+
+
+def job(number: int, *words: str) -> Job:
+    declared = {"low": 0, "high": 1, "higher_is_better": True, "threshold": 0.5}
+    names = ("faithfulness", "groundedness", "correctness")
+    figures = {"mean": 0.5, "n_ok": 8, "interval": None}
+    metrics = {
+        "iterations": [1],
+        "scoring": {"weights_used": {}, "coverage_floor": 0.95},
+        "declared": dict.fromkeys(names, declared),
+        "overall": {"n_cases": 10, "n_samples": 10, "scores": dict.fromkeys(names, figures)},
+        "by": {"method": {}},
+    }
+    cost = {"total": {"used": used(usd=0.5, usd_known=0.5), "spent": used()}}
+    return Job(number, words, 0, "complete", folder=Path("out"), metrics=metrics, cost=cost)
+
+
+def row(number: int, name: str) -> dict[str, Any]:
+    empty = dict.fromkeys(("interval_low", "interval_high", "to_best", "to_best_low", "to_best_high", "standing"))
+    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "n_ok": 8, "ranked_with": 0}
+
+
+def shown_sweep(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], columns: int) -> list[str]:
+    return terminal_of(report_of(sweep_section(jobs, rows)), columns).splitlines()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_mean_of_too_few_questions_says_so_in_a_sweep(columns: int) -> None:
+    """Job 1 has an interval of fewer than five questions, job 2 a single value and none, job 3 enough of them."""
+    words = ("k=1", "k=2", "k=3")
+    jobs = [job(number, word) for number, word in enumerate(words)]
+    bounds = {"low": 0.1, "high": 0.9}
+    figures = (
+        {"mean": 0.5, "n_ok": 4, "interval": {**bounds, "too_few": True}},
+        {"mean": 0.5, "n_ok": 1, "interval": None, "interval_reason": "one_value"},
+        {"mean": 0.5, "n_ok": 8, "interval": bounds},
+    )
+    rows = []
+    for each, shown in zip(jobs, figures, strict=True):
+        assert each.metrics
+        each.metrics["overall"]["scores"] = dict.fromkeys(each.metrics["declared"], shown)  # type: ignore[index]
+        interval = shown["interval"] or {"low": None, "high": None}
+        ends = {"interval_low": interval["low"], "interval_high": interval["high"], "n_ok": shown["n_ok"]}  # type: ignore[index]
+        rows += [{**row(each.number, name), **ends} for name in each.metrics["declared"]]
+    texts = shown_sweep(jobs, rows, columns)
+    assert max(map(columns_of, texts)) <= columns
+    assert [text.split()[:5] for text in texts[1:3]] == [["k=1", "0.50", "too", "few", "4"], ["k=2", "0.50", "too", "few", "1"]]
+    assert texts[3].split()[:4] == ["k=3", "0.50", "[0.10,", "0.90]"]

@@ -1,0 +1,150 @@
+"""Reports are written anew only where something that they show has changed."""
+
+import importlib
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ragpipe.core.score import ScoreSpec
+from ragpipe.report import page_file, run_page
+from ragpipe.report.console import Console
+from ragpipe.report.model import Report
+from ragpipe.report.settings import ReportSettings
+from ragpipe.runs.write_reports import section_builders, write_reports
+from ragpipe.store.run_folder import RunFolder
+from tests.support.run_tables import Row, score, write_run
+
+FORMATS = ReportSettings(formats=["terminal", "markdown", "html", "junit", "csv"])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}) for i in range(5)])
+    score(tmp_path, [ScoreSpec("faithfulness")])
+    return RunFolder(tmp_path)
+
+
+@pytest.fixture
+def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each page that is rendered."""
+    made = list[str]()
+    render = run_page.write_run_page
+
+    def noted(path: Path, report: Report, *args: Any, **options: Any) -> list[Path]:
+        made.append(report.name)
+        return render(path, report, *args, **options)
+
+    monkeypatch.setattr("ragpipe.runs.write_reports.write_run_page", noted)
+    return made
+
+
+def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, dict[str, bytes]]:
+    """What is printed, and each file that is written with its content."""
+    out = io.StringIO()
+    console = Console(out=out, err=io.StringIO())
+    written = write_reports(run.iteration(1).root, target=run.root, settings=settings, console=console)
+    return out.getvalue(), {path.relative_to(run.root).as_posix(): path.read_bytes() for path in written}
+
+
+def test_a_second_start_makes_no_report_again_and_says_the_same(run: RunFolder, pages_made: list[str]) -> None:
+    first = reports(run)
+    assert {"report.md", "report.html", "report.junit.xml"} < set(first[1])
+    assert reports(run) == first
+    assert len(pages_made) == 1
+
+
+def edit_page(run: RunFolder) -> None:
+    run.html.write_text("edited")
+
+
+def remove_export(run: RunFolder) -> None:
+    next(run.export.rglob("*.csv")).unlink()
+
+
+def forget(run: RunFolder) -> None:
+    run.reports_made.unlink()
+
+
+def empty_note(run: RunFolder) -> None:
+    noted = json.loads(run.reports_made.read_text())
+    run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
+
+
+@pytest.mark.parametrize(
+    "damage", [edit_page, remove_export, forget, empty_note], ids=lambda f: f.__name__
+)  # fmt: skip
+def test_reports_that_are_not_what_was_written_are_made_again(
+    run: RunFolder, pages_made: list[str], damage: Callable[[RunFolder], None]
+) -> None:
+    first = reports(run)
+    damage(run)
+    assert reports(run) == first
+    assert len(pages_made) == 2
+    assert reports(run) == first
+    assert len(pages_made) == 2
+
+
+def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = reports(run)[1]
+    fewer = FORMATS.model_copy(update={"percent": ["faithfulness"]})
+    assert reports(run, fewer)[1]["report.md"] != first["report.md"]
+    records = run.iteration(1).records
+    table = pq.read_table(records)
+    answers = table.schema.get_field_index("answer")
+    pq.write_table(table.set_column(answers, table.schema.field(answers), [["changed"] * len(table)]), records)
+    assert b"changed" in reports(run, fewer)[1]["report.html"]  # the worst cases stand in the page itself
+    assert len(pages_made) == 3
+    monkeypatch.setattr("ragpipe.runs.report_sources.code_digest", lambda: "another state of the code")
+    reports(run, fewer)
+    assert len(pages_made) == 4
+
+
+def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> None:
+    (run.root.parent / "outside").write_text("not ours")
+    reports(run)
+    noted = json.loads(run.reports_made.read_text())
+    noted["written"]["../outside"] = noted["written"]["report.md"]
+    run.reports_made.write_text(json.dumps(noted))
+    assert "../outside" not in reports(run)[1]
+
+
+def test_a_page_whose_side_file_is_gone_is_made_again(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ReportSettings(formats=["html"])
+    monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 0)
+    _, first = reports(run, settings)
+    beside = [name for name in first if name.startswith("report.data/")]
+    assert beside
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 1
+    (run.root / beside[0]).unlink()
+    assert reports(run, settings)[1] == first
+    assert len(pages_made) == 2
+
+
+def test_a_plugin_that_changed_makes_other_reports(
+    run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its section is in the pages at once, and its next version too."""
+    place = tmp_path / "mine"
+    place.mkdir()
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    reports(run)
+    for number, text in enumerate(("sunny", "cloudy"), 2):
+        source = f"from ragpipe.report.model import Note, Section\n\n\ndef weather(data):\n    return Section('weather', 'Weather', (Note('{text}'),))\n"
+        (place / "own_weather.py").write_text(source)
+        importlib.invalidate_caches()
+        sys.modules.pop("own_weather", None)
+        weather = importlib.import_module("own_weather").weather
+        own = [builder for builder in section_builders() if builder.__module__ != "own_weather"]
+        monkeypatch.setattr("ragpipe.runs.write_reports.section_builders", lambda own=own, weather=weather: [*own, weather])
+        printed, files = reports(run)
+        assert text in files["report.md"].decode()
+        assert "Weather" in printed
+        assert len(pages_made) == number
