@@ -182,11 +182,9 @@ def correlation_samples(name: str, questions: Whole, likeness: float) -> Iterato
 def true_correlation(name: str, limits: tuple[float, ...] | None, alike: float) -> float:
     """A correlation of draws without end: known for normal draws, and a sum over the pairs of grades."""
     if limits is None:
-        return {
-            "Pearson": alike,
-            "Spearman": 6 / math.pi * math.asin(alike / 2),
-            "Kendall": 2 / math.pi * math.asin(alike),
-        }[name]
+        return {"Pearson": alike, "Spearman": 6 / math.pi * math.asin(alike / 2), "Kendall": 2 / math.pi * math.asin(alike)}[
+            name
+        ]
     shares = joint_shares(limits, alike)
     of_grade = shares.sum(axis=1)
     if name == "Kendall":
@@ -271,9 +269,7 @@ def print_table(names: tuple[str, ...], sizes: tuple[tuple[int, int], ...], repe
         figures = []
         for name in names:
             # values that all differ take Kendall's jackknife a tenth of a second and more per sample
-            covered = [
-                c.covered for c in cells(name, size, min(repetitions, 60) if name == "Kendall" else repetitions, seed)
-            ]
+            covered = [c.covered for c in cells(name, size, min(repetitions, 60) if name == "Kendall" else repetitions, seed)]
             figures.append(f"{min(covered):.2f} / {np.mean(covered):.2f}")
         print(f"| {size[0]}{f' ({size[1]})' if size[1] > 1 else ''} | {' | '.join(figures)} |", flush=True)
 

@@ -85,9 +85,7 @@ def _question(drawn: random.Random, asked: list[str], lines: int) -> str:
     )
     question = drawn.choice(OPENINGS).format(act=drawn.choice(ACTIONS), thing=drawn.choice(THINGS), tail=tail)
     if drawn.random() < 0.05:
-        question += (
-            f" Write to ann.{drawn.randrange(1000)}@mail.test or call +44 20 7946 0{drawn.randrange(100, 1000)}."
-        )
+        question += f" Write to ann.{drawn.randrange(1000)}@mail.test or call +44 20 7946 0{drawn.randrange(100, 1000)}."
     if len(asked) < 50_000 or drawn.random() < 0.01:
         asked.append(question)
     return question

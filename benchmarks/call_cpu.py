@@ -51,13 +51,7 @@ def milliseconds_per_call(checkout: Path, work: Path, words: list[str]) -> float
     assert server.stdout
     url = next(word for word in server.stdout.readline().split() if word.startswith("http"))
     out = work / "out"
-    run = [
-        *_on_core(0),
-        sys.executable,
-        "-m",
-        "ragpipe",
-        *arguments(work / "cases.jsonl", out, url, *words, concurrency=16),
-    ]
+    run = [*_on_core(0), sys.executable, "-m", "ragpipe", *arguments(work / "cases.jsonl", out, url, *words, concurrency=16)]
     environment = {**os.environ, "PYTHONPATH": str(checkout), "RAGPIPE_TEST_KEY": "sk-none"}
     environment["PYTHONPYCACHEPREFIX"] = str(work / "pycache")
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -88,8 +82,7 @@ def main() -> None:
             for name, words in FEATURES.items():
                 ratios[name].append(milliseconds_per_call(ROOT, work, [exhaustive, *words]) / base)
             print(
-                f"pair {pair + 1}: base {base:.2f} ms, " + ", ".join(f"{n} {r[-1]:.3f}" for n, r in ratios.items()),
-                flush=True,
+                f"pair {pair + 1}: base {base:.2f} ms, " + ", ".join(f"{n} {r[-1]:.3f}" for n, r in ratios.items()), flush=True
             )
     for name, of_pairs in ratios.items():
         print(f"{name}: {statistics.median(of_pairs):.3f} times the base [{min(of_pairs):.3f}, {max(of_pairs):.3f}]")

@@ -113,9 +113,7 @@ def main() -> None:
                             f"PostgreSQL {postgres[0][name]:,.0f}/s (CPU of the client {postgres[1][name]:,.0f}/s), "
                             f"ratio {statistics.median(ratios[name]):.2f}"
                         )
-            print(
-                f"groups of {group}: {sqlite[2]:,.0f} and {postgres[2]:,.0f} bytes per call with its payment and all indexes"
-            )
+            print(f"groups of {group}: {sqlite[2]:,.0f} and {postgres[2]:,.0f} bytes per call with its payment and all indexes")
 
 
 if __name__ == "__main__":

@@ -185,9 +185,7 @@ def main() -> None:
                 sys.exit(f"{name} did not send the bytes that {SAME_BYTES[name]} sends")
             cpus[name] = cpu / calls * 1000
             ideal = calls * found.latency_ms / 1000 / width
-            ratios = [
-                f"{cpus[name] / cpus[base]:9.2f}" if base in cpus else f"{'-':>9}" for base in ("aiohttp", "litellm")
-            ]
+            ratios = [f"{cpus[name] / cpus[base]:9.2f}" if base in cpus else f"{'-':>9}" for base in ("aiohttp", "litellm")]
             print(f"{name:16} {width:5} {calls:6} {wall / ideal:10.2f} {cpus[name]:7.2f} {ratios[0]} {ratios[1]} {peak:5} "
                   f"{full:5.0%} {sockets:7}", flush=True)  # fmt: skip
 

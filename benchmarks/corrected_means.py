@@ -228,9 +228,7 @@ def main() -> None:
         every += near
         at_random = [scored_at_random(labels, truth, args.repetitions, args.seed) for truth in TRUTHS]
         for cell, (covered, wide) in zip(near, at_random, strict=True):
-            print(
-                f"| {labels}, truth {cell.truth} | {covered:.2f}, {wide:.3f} | {cell.covered:.2f}, {cell.width:.3f} |"
-            )
+            print(f"| {labels}, truth {cell.truth} | {covered:.2f}, {wide:.3f} | {cell.covered:.2f}, {cell.width:.3f} |")
     for labels in (30, 60, 150):
         shares = of_only_these(labels, args.repetitions, args.seed)
         print(f"only these 300 cases, {labels} labels: {min(shares):.2f} / {np.mean(shares):.2f}")
@@ -255,9 +253,7 @@ def scored_at_random(labels: int, truth: float, repetitions: int, seed: int) -> 
 def print_widths(every: list[Cell]) -> None:
     """Mean widths for 0/1, one row per question."""
     for truth in TRUTHS:
-        print(
-            f"\n| judge, truth {truth} | {' | '.join(f'{labels} labels' for labels in LABELS)} |\n|---|---|---|---|---|"
-        )
+        print(f"\n| judge, truth {truth} | {' | '.join(f'{labels} labels' for labels in LABELS)} |\n|---|---|---|---|---|")
         rows = {judge: [c.width for c in every if (c.judge, c.truth) == (judge, truth)] for judge in JUDGES}
         alone = [c.alone_width for c in every if (c.judge, c.truth) == ("good", truth)]
         for name, widths in {"labels alone": alone, **rows}.items():

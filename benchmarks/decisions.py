@@ -82,9 +82,7 @@ def sizes_of(questions: int, repeated: bool) -> Whole:
     return np.random.default_rng(questions).integers(1, 7, questions).astype(np.int64)
 
 
-def draw_pairs(
-    rng: np.random.Generator, repetitions: int, sizes: Whole, kind: Kind, change: float
-) -> tuple[Floats, Floats]:
+def draw_pairs(rng: np.random.Generator, repetitions: int, sizes: Whole, kind: Kind, change: float) -> tuple[Floats, Floats]:
     """Values of base and candidate: a repetition per row, the rows of a comparison across. The candidate's true mean is
     `change` higher, all of it in the questions that change."""
     codes = np.repeat(np.arange(len(sizes)), sizes)
@@ -198,9 +196,7 @@ def detected(n: int, kind: Kind, repetitions: int, seed: int) -> float:
     rng = np.random.default_rng([seed, n, 80])
     sizes = sizes_of(n, False)
     base, candidate = draw_pairs(rng, 100, sizes, kind, -0.05)
-    found = [
-        paired_difference(old, new, low=0.0, high=1.0).detectable for old, new in zip(base, candidate, strict=True)
-    ]
+    found = [paired_difference(old, new, low=0.0, high=1.0).detectable for old, new in zip(base, candidate, strict=True)]
     change = -float(np.mean([value for value in found if value is not None]))
     pairs = zip(*draw_pairs(rng, repetitions, sizes, kind, change), strict=True)
     return float(np.mean([alarm(paired_difference(old, new, low=0.0, high=1.0)) for old, new in pairs]))
@@ -276,17 +272,13 @@ def false_scores(scores: int, repetitions: int, seed: int, n: int = 60) -> tuple
     rng = np.random.default_rng([seed, scores, n, 1])
     any_adjusted = any_single = 0
     for _ in range(repetitions):
-        verdicts = [
-            decide_difference(np.zeros(n), 0.3 * rng.standard_normal(n), smallest_effect=0.01) for _ in range(scores)
-        ]
+        verdicts = [decide_difference(np.zeros(n), 0.3 * rng.standard_normal(n), smallest_effect=0.01) for _ in range(scores)]
         any_single += any(verdict.state in ("better", "worse") for verdict in verdicts)
         any_adjusted += any(verdict.state in ("better", "worse") for verdict in decide_together(verdicts))
     return any_adjusted / repetitions, any_single / repetitions
 
 
-def candidates(
-    count: int, n: int, kind: Kind, change: float, repetitions: int, seed: int
-) -> tuple[float, float, float, float]:
+def candidates(count: int, n: int, kind: Kind, change: float, repetitions: int, seed: int) -> tuple[float, float, float, float]:
     """Of comparisons of so many candidates with one base, of which the first alone differs, by `change`: the share that calls one of
     the equal ones better or worse, decided together and each alone; and the share that finds the first, likewise."""
     rng = np.random.default_rng([seed, count, n, *map(ord, kind.values), int(1000 * change)])
@@ -450,19 +442,14 @@ def _of_rates(repetitions: int, seed: int) -> Iterator[str]:
         fails = " ".join(f"{exact[truth][0]:.2f}" for truth in (0.88, 0.85, 0.8, 0.75))
         passes = " ".join(f"{exact[truth][1]:.2f}" for truth in (0.88, 0.9, 0.95))
         rows.append((n, f"{blocks:.2f} / {2 * blocks * (1 - blocks):.2f}", fails, passes))
-    yield from table(
-        ("cases", "by point blocks at .88 / flips", "fails at .88 .85 .80 .75", "passes at .88 .90 .95"), rows
-    )
+    yield from table(("cases", "by point blocks at .88 / flips", "fails at .88 .85 .80 .75", "passes at .88 .90 .95"), rows)
 
 
 def _of_drops(repetitions: int, seed: int) -> Iterator[str]:
     for max_drop in (0.02, 0.05):
         rows = []
         for kind in GATED:
-            cells = [
-                [compare((n, False), kind, -drop, repetitions, seed) for n in (30, 100, 300)]
-                for drop in (0.0, 0.05, 0.1)
-            ]
+            cells = [[compare((n, False), kind, -drop, repetitions, seed) for n in (30, 100, 300)] for drop in (0.0, 0.05, 0.1)]
             shown = [" ".join(f"{r.drops[max_drop].get('failed', 0):.2f}" for r in row) for row in cells]
             passes = " ".join(f"{r.drops[max_drop].get('passed', 0):.2f}" for r in cells[0])
             rows.append((str(kind), f"{cells[0][1].spread:.2f}", *shown, passes))

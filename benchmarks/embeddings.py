@@ -62,9 +62,7 @@ def baseline(path: Path, layer: int) -> None:
         sentences += fitting[:1]
     scorer = PairScores(EncoderSettings(layer=layer))
     found = [json.loads(scorer([tuple(draw.sample(sentences, 2))])[0])["f1"] for _ in range(PAIRS)]
-    print(
-        f"layer {layer}: mean F1 {statistics.mean(found):.4f}, deviation {statistics.stdev(found):.4f}, {PAIRS} pairs"
-    )
+    print(f"layer {layer}: mean F1 {statistics.mean(found):.4f}, deviation {statistics.stdev(found):.4f}, {PAIRS} pairs")
 
 
 def main() -> None:

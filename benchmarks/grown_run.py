@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 GROUP = 1000  # rows in a row group, as a run writes them
-_WORDS = [
-    f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tre") for b in ("na", "ro", "sti", "ve") for c in ("", "l", "nd", "s")
-]
+_WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tre") for b in ("na", "ro", "sti", "ve") for c in ("", "l", "nd", "s")]
 
 
 def grow(source: Path, target: Path, times: int, *, seed: int = 0) -> Path:

@@ -173,9 +173,7 @@ def nearly_equal(n: int, draws: int, seed: int) -> tuple[float, float, float, fl
     for value, others in NEARLY_EQUAL:
         widths = [
             high - low
-            for low, high in (
-                _bounds(value, others, n, (k, *[0] * (len(others) - 1))) for k in range(min(13, n // 2 + 1))
-            )
+            for low, high in (_bounds(value, others, n, (k, *[0] * (len(others) - 1))) for k in range(min(13, n // 2 + 1)))
         ]
         steps += [max(a / b, b / a) for a, b in pairwise(widths)]
         for expected in EXPECTED_OTHERS:

@@ -80,8 +80,7 @@ def write_cases(path: Path, count: int) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for i in range(count):
             contexts = [
-                f"Passage {k} of case {i}: " + " ".join(f"word{draw.randrange(999)}" for _ in range(30))
-                for k in range(3)
+                f"Passage {k} of case {i}: " + " ".join(f"word{draw.randrange(999)}" for _ in range(30)) for k in range(3)
             ]
             record = {
                 "id": f"q{i:07d}", "question": f"What does case {i} say?", "reference": f"Case {i} says {i * 3}.",
@@ -95,9 +94,7 @@ def start(work: Path, words: list[str], log: Path) -> subprocess.Popen[str]:
     if not any(word.startswith("judge.api_base") for word in words):
         environment["REPLIES_LOG"] = str(log)
     command = [sys.executable, "-m", "ragpipe", *WORDS, *words]
-    return subprocess.Popen(
-        command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    return subprocess.Popen(command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def finished(work: Path, words: list[str], log: Path, kills: int, calls: int) -> str:
@@ -142,15 +139,7 @@ class _Server:
     """A local server in a process of its own."""
 
     def __init__(self, log: Path, latency_ms: float):
-        command = [
-            sys.executable,
-            "-m",
-            "ragpipe.testing.local_server",
-            "--port",
-            "0",
-            "--log",
-            str(log / "server.jsonl"),
-        ]
+        command = [sys.executable, "-m", "ragpipe.testing.local_server", "--port", "0", "--log", str(log / "server.jsonl")]
         self.process = subprocess.Popen(
             [*command, "--latency-ms", str(latency_ms)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -180,9 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument(
-        "--latency-ms", type=float, default=None, help="of a local server; default: replies in the process"
-    )
+    parser.add_argument("--latency-ms", type=float, default=None, help="of a local server; default: replies in the process")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--folder", type=Path, default=None, help="on a disk with room; default: a temporary one")
     options = parser.parse_args()

@@ -143,9 +143,7 @@ def _peak_mb() -> float:
     """The peak of this process. The system's own figure goes first: `ru_maxrss` begins at what the parent had."""
     status = Path("/proc/self/status")
     if status.is_file():
-        return (
-            float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1000
-        )
+        return float(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1000
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 

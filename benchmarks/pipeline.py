@@ -41,9 +41,7 @@ def case(i: int) -> tuple[Any, Any]:
     """A case with five contexts, about 1,200 prompt tokens."""
     from ragpipe.core.sample import Chunk, Output, Sample
 
-    texts = [
-        f"Passage {k} of case {i}. " + " ".join(WORDS[(i + k + w) % len(WORDS)] for w in range(190)) for k in range(5)
-    ]
+    texts = [f"Passage {k} of case {i}. " + " ".join(WORDS[(i + k + w) % len(WORDS)] for w in range(190)) for k in range(5)]
     chunks = [Chunk(id=f"c{k}", rank=k + 1, text=text) for k, text in enumerate(texts)]
     return Sample(id=f"s{i}", question=f"What does case {i} say?"), Output(
         sample_id=f"s{i}", answer=f"Case {i} says a lot.", chunks=chunks
@@ -163,9 +161,7 @@ async def whole(url: str, calls: int, width: int, clock: Callable[[], None], cli
         )  # fmt: skip
         reader = CaseReader(folder.samples, folder.outputs)
         view = ProgressView(iteration.progress, name="bench", iteration=1, total=calls)
-        stage = JudgeStage(
-            cases=reader, metrics=[metric()], session=session, folder=iteration, window=2 * width, view=view
-        )
+        stage = JudgeStage(cases=reader, metrics=[metric()], session=session, folder=iteration, window=2 * width, view=view)
         clock()
         state = await stage.run()
         clock()
@@ -229,9 +225,7 @@ def main() -> None:
             if sent.get("aiohttp", sent[client]) != sent[client] and client == "ragpipe-direct":
                 sys.exit("aiohttp and the direct client did not send the same bytes")
             slower = f"{wall / walls['aiohttp']:9.3f}" if "aiohttp" in walls else "        -"
-            ratios = [
-                f"{cpu[client] / cpu[base]:9.2f}" if base in cpu else "        -" for base in ("aiohttp", "litellm")
-            ]
+            ratios = [f"{cpu[client] / cpu[base]:9.2f}" if base in cpu else "        -" for base in ("aiohttp", "litellm")]
             peak, sockets = max(line["in_flight"] for line in seen), len({line["peer"] for line in seen})
             print(
                 f"{width:>5}  {client:<16}  {wall / ideal:12.3f}   {slower}   {cpu[client]:13.3f}   {ratios[0]}   {ratios[1]}   {peak:>14}   {sockets:>11}",

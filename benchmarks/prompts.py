@@ -109,8 +109,7 @@ def table(judged: Sequence[Judged], threshold: float) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        _row(one, frame["score"].to_numpy(), bad, questions, threshold)
-        for one, frame in zip(judged, frames, strict=True)
+        _row(one, frame["score"].to_numpy(), bad, questions, threshold) for one, frame in zip(judged, frames, strict=True)
     ]
     base = frames[0]["score"].to_numpy()
     for one, frame in zip(judged[1:], frames[1:], strict=True):
@@ -133,13 +132,7 @@ def _row(one: Judged, scores: Floats, bad: Floats, questions: NDArray[np.int64],
 
 
 def _change(
-    name: str,
-    base_name: str,
-    base: Floats,
-    candidate: Floats,
-    bad: Floats,
-    questions: NDArray[np.int64],
-    threshold: float,
+    name: str, base_name: str, base: Floats, candidate: Floats, bad: Floats, questions: NDArray[np.int64], threshold: float
 ) -> str:
     def of(statistic: Callable[[Floats, Floats], Coefficient], first: Floats, second: Floats) -> str:
         return _difference(difference_of_versions(statistic, bad, first, second, questions))

@@ -108,9 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     data = parser.parse_args().data
-    print(
-        "| set | answers | declining | rules: found / false alarms | phrases: found / false alarms |\n|---|---|---|---|---|"
-    )
+    print("| set | answers | declining | rules: found / false alarms | phrases: found / false alarms |\n|---|---|---|---|---|")
     for name in SETS:
         print(measure(data, name))
 

@@ -69,11 +69,7 @@ def write_cases(path: Path, count: int) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for number in range(count):
             contexts = [
-                {
-                    "id": f"c{number}-{k}",
-                    "doc_id": f"d{number}-{k}",
-                    "text": f"Passage {k} of case {number}. {text(60)}",
-                }
+                {"id": f"c{number}-{k}", "doc_id": f"d{number}-{k}", "text": f"Passage {k} of case {number}. {text(60)}"}
                 for k in range(5)
             ]
             case = {
@@ -87,9 +83,7 @@ def cpu_of(command: Sequence[str], folder: Path) -> float:
     """CPU seconds of a command in a process of its own. Its output is shown where it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "none"}
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [sys.executable, *command], cwd=folder, stdout=output, stderr=output, env=environment
-        )
+        process = subprocess.Popen([sys.executable, *command], cwd=folder, stdout=output, stderr=output, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         if status:
             output.seek(0)
@@ -197,9 +191,7 @@ def main() -> None:
         *_, by_key = measure(Runs.read_calls)
         *_, tables = measure(Runs.read_tables)
         print(f"marginal CPU between {small.calls:,} and {large.calls:,} calls")
-        print(
-            f"baselines: {by_key * 1e6:.1f} us a call by its key from SQLite, {tables * 1e6:.1f} us of reading tables"
-        )
+        print(f"baselines: {by_key * 1e6:.1f} us a call by its key from SQLite, {tables * 1e6:.1f} us of reading tables")
         for name in args.only:
             first, second, each = measure(COMMANDS[name])
             goal = f", goal {GOALS[name]:,}" if name in GOALS else ""

@@ -67,9 +67,7 @@ def write_cases(path: Path, count: int) -> None:
         for number in range(count):
             texts = [" ".join(drawn.choices(words, k=60)) for _ in range(5)]
             quoted = " ".join(drawn.choice(texts).split()[10:25])
-            contexts = [
-                {"id": f"c{number}-{rank}", "text": f"Passage {rank}. {text}."} for rank, text in enumerate(texts)
-            ]
+            contexts = [{"id": f"c{number}-{rank}", "text": f"Passage {rank}. {text}."} for rank, text in enumerate(texts)]
             case = {
                 "id": f"q{number}", "question": f"What does case {number} say about the {drawn.choice(words)}?",
                 "answer": f"{quoted.capitalize()}. {' '.join(drawn.choices(words, k=12)).capitalize()}.", "contexts": contexts,
@@ -108,15 +106,11 @@ def main() -> None:
             "explain one case": ["-m", "ragpipe", "task=explain", f"run={run}", f"case=q{args.cases // 2}"],
             "second start": evaluate,
         }
-        least = {
-            what: min(cpu_seconds(words, args.tree)[0] for _ in range(args.rounds)) for what, words in commands.items()
-        }
+        least = {what: min(cpu_seconds(words, args.tree)[0] for _ in range(args.rounds)) for what, words in commands.items()}
         words = ["-c", REPORTS, str(run), str(args.rounds), str(folder / "escaped.html")]
         reports, escaped, size = map(float, cpu_seconds(words, args.tree)[1].split())
         print(f"{args.cases:,} judged cases, a page of {size / 1e6:.1f} MB; CPU seconds")
-        print(
-            f"{'reports':28} {reports:6.3f}   {reports / escaped:6.1f} x html.escape and write of the page ({escaped:.3f})"
-        )
+        print(f"{'reports':28} {reports:6.3f}   {reports / escaped:6.1f} x html.escape and write of the page ({escaped:.3f})")
         for what, seconds in least.items():
             print(f"{what:28} {seconds:6.2f}   {seconds / least['only imports']:6.1f} x only imports")
 

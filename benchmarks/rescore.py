@@ -117,11 +117,7 @@ def _scores(number: int, drawn: random.Random) -> Iterator[dict[str, Any]]:
         low, high = scale.get("low", 0), scale.get("high", 1)
         draw = drawn.random()
         status = "error" if draw < 0.01 else "skipped" if draw < 0.03 else "ok"
-        reason = {
-            "error": "refused: it would not say",
-            "skipped": "no_reference_answer",
-            "ok": f"Feedback {number}: fine.",
-        }
+        reason = {"error": "refused: it would not say", "skipped": "no_reference_answer", "ok": f"Feedback {number}: fine."}
         details = json.dumps({"claims": [{"text": f"{TEXT}{number}", "verdict": "supported"}] * 3})
         yield {
             "sample_id": f"question-{number // 2}", "method": "ab"[number % 2], "repeat": 1, "iteration": 1,

@@ -32,9 +32,7 @@ def made_up(queries: int, depth: int = 20) -> Columns:
     keys, ids, scores, gold, gains = [], [], [], [], []
     for q in range(queries):
         found = draw.sample(names, depth)
-        relevant = {
-            draw.choice(found) if draw.random() < 0.5 else draw.choice(names) for _ in range(draw.randint(1, 5))
-        }
+        relevant = {draw.choice(found) if draw.random() < 0.5 else draw.choice(names) for _ in range(draw.randint(1, 5))}
         keys.append(f"query-{q}")
         ids.append(found)
         scores.append([round(draw.random(), 4) for _ in range(depth)])
@@ -118,9 +116,7 @@ def main() -> int:
     return 0
 
 
-def _beside(
-    side: Callable[[Columns], dict[str, float]], data: Columns, ours: float
-) -> tuple[float, float, dict[str, float]]:
+def _beside(side: Callable[[Columns], dict[str, float]], data: Columns, ours: float) -> tuple[float, float, dict[str, float]]:
     seconds, found = timed(side, data)
     return seconds, ours, found
 

@@ -138,9 +138,7 @@ class Row:
         return f"| {self.labels} | {self.judge} | {area} | {agreement} |"
 
 
-def _row(
-    labels: str, judge: str, questions: np.ndarray, truth: np.ndarray, suspicion: np.ndarray, said: np.ndarray
-) -> Row:
+def _row(labels: str, judge: str, questions: np.ndarray, truth: np.ndarray, suspicion: np.ndarray, said: np.ndarray) -> Row:
     area, agreement = (lambda at: auroc(truth[at], suspicion[at])), (lambda at: kappa(truth[at], said[at]))
     every = np.arange(len(truth))
     return Row(

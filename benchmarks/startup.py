@@ -85,9 +85,7 @@ def main() -> None:
                 for i in range(20)
             )
         )
-        subprocess.run(
-            [*ragpipe, "+experiment=quickstart"], cwd=folder, capture_output=True, check=True, env=environment()
-        )
+        subprocess.run([*ragpipe, "+experiment=quickstart"], cwd=folder, capture_output=True, check=True, env=environment())
         base = best(IMPORTS, folder)
         print(f"{base:6.2f} s CPU   1.00 x   baseline: import pyarrow, pydantic, hydra")
         for words, goal in COMMANDS:

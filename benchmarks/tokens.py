@@ -85,9 +85,7 @@ def measure(name: str, words: list[str], data: Path, cases: int, folder: Path) -
         step = f"{row['metric']}/{row['step']}"
         asked[step] += 1
         used[step] += sum(count_tokens(message["content"], MODEL) for message in json.loads(row["messages"]))
-    print(
-        f"{name}: {calls / cases:.2f} calls and {sum(used.values()) / cases:,.0f} prompt tokens a case, {cases} cases"
-    )
+    print(f"{name}: {calls / cases:.2f} calls and {sum(used.values()) / cases:,.0f} prompt tokens a case, {cases} cases")
     for step in used:
         print(f"    {step:<28} {asked[step] / cases:5.2f} calls {used[step] / cases:7,.0f} tokens")
 

@@ -74,9 +74,7 @@ def close_methods(repetitions: int, seed: int) -> tuple[float, float]:
         shared, own = rng.standard_normal((40, 1, 8)), rng.standard_normal((40, 3, 8))
         apart = np.array([0.0, 0.01, 0.03])[None, :, None]
         scores = np.clip(0.7 + 0.25 * (np.sqrt(0.5) * shared + np.sqrt(0.5) * own) + apart, 0, 1)
-        ranking = rank_stability(
-            scores.reshape(-1, 8), np.tile(np.arange(3), 40), np.repeat(np.arange(40), 3), draws=2000
-        )
+        ranking = rank_stability(scores.reshape(-1, 8), np.tile(np.arange(3), 40), np.repeat(np.arange(40), 3), draws=2000)
         leader = int(np.argmax(ranking.first_by_weights))
         alone.append(ranking.first_by_weights[leader])
         both.append(ranking.ranks[leader][0])
@@ -91,10 +89,7 @@ def main() -> None:
     print("| ratings | people weigh | advised | gain out of fold | true gain |\n|---|---|---|---|---|")
     for ratings in RATINGS:
         for cell in cells(ratings, args.repetitions, args.seed):
-            print(
-                f"| {ratings} | {cell.people} | {cell.advised:.3f} | {cell.gain:+.3f} | {cell.true_gain:+.3f} |",
-                flush=True,
-            )
+            print(f"| {ratings} | {cell.people} | {cell.advised:.3f} | {cell.gain:+.3f} | {cell.true_gain:+.3f} |", flush=True)
     print("the leader of three close methods is first:", close_methods(args.repetitions // 3, args.seed))
 
 

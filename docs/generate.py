@@ -394,9 +394,7 @@ def _needed_model(metric: Metric) -> str:
     if not metric.prompts():
         return "no"
     extent = answered_extent(metric)
-    return {"yes": "language model, or offline", "partly": "language model; offline partly"}.get(
-        extent, "language model"
-    )
+    return {"yes": "language model, or offline", "partly": "language model; offline partly"}.get(extent, "language model")
 
 
 def _is_of_output(need: str) -> bool:
@@ -409,9 +407,7 @@ def _metric(name: str, metric: Metric, section: dict[str, object], comments: dic
     asks = (
         "asks nobody"
         if isinstance(metric, Computed)
-        else ", ".join(
-            f"`{metric.prompt_folder(step)}/{step}.{version}`" for step, version in _versions(section).items()
-        )
+        else ", ".join(f"`{metric.prompt_folder(step)}/{step}.{version}`" for step, version in _versions(section).items())
     )
     rows = [
         f"| `{key}` | `{json.dumps(value, ensure_ascii=False)}` | {_plain(comments.get(key, ''))} |"
@@ -574,9 +570,7 @@ def _key_table(title: str, model: type[BaseModel]) -> str:
         if shared:
             but = f" (but for {', '.join(f'`{name}`' for name in left_out)})" if left_out else ""
             words.append(f"Has the keys of *{COMMON[base]}*{but}.")
-    if title.startswith("task: `") and (
-        taken := [key for key in model.model_fields if key in TopSettings.model_fields]
-    ):
+    if title.startswith("task: `") and (taken := [key for key in model.model_fields if key in TopSettings.model_fields]):
         words.append(f"Reads {', '.join(f'`{key}`' for key in taken)} of the run.")
     table = f"\n| key | type | default | meaning |\n|---|---|---|---|\n{''.join(rows)}" if rows else ""
     return f"\n### {title}\n" + (f"\n{_plain(' '.join(words))}\n" if words else "") + table

@@ -71,9 +71,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.remove(listed)
     for name, source in sources.items():
         files.append(File.generated(config, name, content=source.read_text(encoding="utf-8")))
-    pages = {
-        file.src_uri: sources.get(file.src_uri, ROOT / "docs" / file.src_uri) for file in files.documentation_pages()
-    }
+    pages = {file.src_uri: sources.get(file.src_uri, ROOT / "docs" / file.src_uri) for file in files.documentation_pages()}
     linked = {target for name, source in pages.items() for target in targets(name, source.read_text(encoding="utf-8"))}
     for target in sorted(linked):
         address = address_of(target)

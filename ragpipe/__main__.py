@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from ragpipe.core.errors import SignalReceived
+from ragpipe.core.errors import SignalReceived, interrupt_behind
 from ragpipe.store.processes import collect_new_garbage, give_memory_back
 
 
@@ -21,8 +21,11 @@ def main() -> None:
         from ragpipe.cli.command_line import main as run
 
         code = run(before_task=collect_new_garbage)
-    except SignalReceived as received:  # while the command line was being imported: it reports later ones itself
-        code = 128 + received.signal_number
+    except BaseException as error:  # while the command line was being imported: it reports later ones itself
+        interrupt = interrupt_behind(error)
+        if not isinstance(interrupt, SignalReceived):
+            raise
+        code = 128 + interrupt.signal_number
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -114,9 +114,7 @@ def _distinct(names: list[str]) -> list[str]:
 class LabelSettings(Settings):
     """What to draw, or which files to import."""
 
-    metric: str | None = Field(
-        default=None, description="Name of the metric, or of one of its scores, that is labelled."
-    )
+    metric: str | None = Field(default=None, description="Name of the metric, or of one of its scores, that is labelled.")
     n: int = Field(
         default=60,
         ge=1,
@@ -134,12 +132,9 @@ class LabelSettings(Settings):
         default_factory=list,
         description="Names of those who label, who divide the cases among them, a fifth for all. Default: anyone, and everyone labels all.",
     )
-    question: str | None = Field(
-        default=None, min_length=1, description="What is asked. null: as the metric's `label` says."
-    )
+    question: str | None = Field(default=None, min_length=1, description="What is asked. null: as the metric's `label` says.")
     grades: Grades | None = Field(
-        default=None,
-        description="Grades by name, with their values. null: as the metric's `label` says, else by its scale.",
+        default=None, description="Grades by name, with their values. null: as the metric's `label` says, else by its scale."
     )
     files: list[str] = Field(
         default_factory=list,

@@ -164,9 +164,7 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def of_these_answers(
-    verdicts: Iterable[OpenVerdict], digests: Mapping[Key, str]
-) -> tuple[list[OpenVerdict], list[str]]:
+def of_these_answers(verdicts: Iterable[OpenVerdict], digests: Mapping[Key, str]) -> tuple[list[OpenVerdict], list[str]]:
     """The verdicts of cases and answers that the run has, and a sentence per reason why others are refused.
 
     The page shows control characters of an id as escapes, and its file has them so: a verdict is of the case that is shown

@@ -118,9 +118,7 @@ def score_evidence(
     return {name: _evidence_of(run, name, of_people, shapes) for name, of_people in labels.items()}
 
 
-def _evidence_of(
-    run: CalibratedRun, name: str, labels: PeopleLabels, shapes: Mapping[str, Mapping[str, str]]
-) -> ScoreEvidence:
+def _evidence_of(run: CalibratedRun, name: str, labels: PeopleLabels, shapes: Mapping[str, Mapping[str, str]]) -> ScoreEvidence:
     (metric, spec), threshold = run.scores[name], run.threshold(name)
     answers = _checked_answers(run, labels)
     judged = judged_cases(run.folder, run.iterations, spec, threshold, [case.key for case in labels.cases])
@@ -158,9 +156,7 @@ def _checked_answers(run: CalibratedRun, labels: PeopleLabels) -> list[str]:
     return [digests[case.key] for case in labels.cases]
 
 
-def _corrected_width(
-    run: CalibratedRun, spec: ScoreSpec, score: ScoreCalibration, widest: float
-) -> CorrectedWidth | None:
+def _corrected_width(run: CalibratedRun, spec: ScoreSpec, score: ScoreCalibration, widest: float) -> CorrectedWidth | None:
     """The corrected mean of all judged cases of a run, and the labels that it still needs to be no wider than a share of the scale;
     None for labels that are of no draw and for a score without a scale."""
     if score.draw_id is None or spec.low is None or spec.high is None:
@@ -185,9 +181,7 @@ def _corrected_width(
     )
 
 
-def _estimate(
-    run: CalibratedRun, scale: tuple[float, float], spec: ScoreSpec, score: ScoreCalibration
-) -> CorrectedMean:
+def _estimate(run: CalibratedRun, scale: tuple[float, float], spec: ScoreSpec, score: ScoreCalibration) -> CorrectedMean:
     """The corrected mean of the cases with a value of the judge, in the scale of the score."""
     keys = keys_of(read_columns(run.folder.iteration(run.iterations[0]).records, OUTPUT_KEY))
     judged = judged_cases(run.folder, run.iterations, spec, None, keys)

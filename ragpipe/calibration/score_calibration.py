@@ -26,14 +26,7 @@ from ragpipe.score.calibration_file import (
     ScoreCalibration,
     Statistics,
 )
-from ragpipe.stats.agreement import (
-    difference_of_versions,
-    estimate_correlation,
-    estimate_kappa,
-    kendall,
-    pearson,
-    spearman,
-)
+from ragpipe.stats.agreement import difference_of_versions, estimate_correlation, estimate_kappa, kendall, pearson, spearman
 from ragpipe.stats.detection import (
     KappaVerdict,
     auroc,
@@ -218,13 +211,7 @@ _SYMMETRIC = ("pearson", "spearman", "quadratic_kappa", "mae", "agreement", "kap
 
 
 def human_ceiling(
-    ratings: Floats,
-    verdicts: Floats,
-    questions: Whole,
-    spec: ScoreSpec,
-    *,
-    judge_reliability: float | None,
-    level: float,
+    ratings: Floats, verdicts: Floats, questions: Whole, spec: ScoreSpec, *, judge_reliability: float | None, level: float
 ) -> CalibrationCeiling | None:
     """How far people agree with each other; None where no case has two labels.
 
@@ -333,9 +320,7 @@ def agreement_statistics(rated: RatedCases, spec: ScoreSpec, level: float, *, fe
     detected = rated.where(~np.isnan(rated.label_verdicts) & ~np.isnan(rated.scores))
     if len(detected.labels):
         scores = better_first(detected.scores, spec)
-        statistics["auroc"] = statistic_of(
-            estimate_auroc(detected.label_verdicts, scores, detected.questions, level=level)
-        )
+        statistics["auroc"] = statistic_of(estimate_auroc(detected.label_verdicts, scores, detected.questions, level=level))
     return statistics
 
 

@@ -169,9 +169,7 @@ class _Start:
     console: Console
 
 
-def _results(
-    task: str, config: Config, config_dir: str | None, quiet: bool, path: str | Path | Run | None = None
-) -> Run:
+def _results(task: str, config: Config, config_dir: str | None, quiet: bool, path: str | Path | Run | None = None) -> Run:
     """Run a task that leaves a run folder, and read that folder."""
     with _started(task, config, config_dir, quiet, path) as start:
         start.module.run(start.config, start.console)
@@ -204,9 +202,7 @@ def _started(
             function = module.__name__.rpartition(".")[2]
             actual = f"task={function}"
             fix = f"call ragpipe.{function}, or start it on the command line"
-            raise ConfigError(
-                "this function runs another task", [Problem(FROM_PYTHON, "task", actual, f"task={task}", fix)]
-            )
+            raise ConfigError("this function runs another task", [Problem(FROM_PYTHON, "task", actual, f"task={task}", fix)])
         try:
             with waiting(getattr(checked, "lock_wait_s", None) or 0):
                 yield _Start(module, checked, Console(out=Silence(), err=Silence()) if quiet else console())
@@ -259,9 +255,7 @@ def override_text(key: str, value: Any) -> str:
         return value if _PLAIN.fullmatch(value) else QuotedString(value, Quote.double).with_quotes()
     if isinstance(value, Mapping):
         return (
-            "{"
-            + ",".join(f"{override_text(key, str(name))}:{override_text(key, item)}" for name, item in value.items())
-            + "}"
+            "{" + ",".join(f"{override_text(key, str(name))}:{override_text(key, item)}" for name, item in value.items()) + "}"
         )
     if isinstance(value, list | tuple):
         return "[" + ",".join(override_text(key, item) for item in value) + "]"

@@ -149,9 +149,7 @@ def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
 
 def _help(args: argparse.Namespace) -> str:
     """The help of the task that is named, or that of all. Raises ConfigError for a task that is not there."""
-    task = next(
-        (argument.partition("=")[2] for argument in reversed(args.overrides) if argument.startswith("task=")), ""
-    )
+    task = next((argument.partition("=")[2] for argument in reversed(args.overrides) if argument.startswith("task=")), "")
     if not task:
         return _HELP.format(version=__version__, extras="".join(registry.help_of_extras()))
     from ragpipe.cli.composer import composing
@@ -325,9 +323,7 @@ def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
         if outcome.code in RESUMABLE and outcome.resume is not None:
             unfinished.append(outcome.resume)
         code = outcome.code if outcome.ran else None
-        ended.append(
-            sweep_comparison.ended_job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder)
-        )
+        ended.append(sweep_comparison.ended_job(number, typed_words(ret.overrides), code, _safe(outcome.line), outcome.folder))
         if in_full:
             state = "ok" if outcome.code == 0 else f"exit {outcome.code}" if outcome.ran else "not started"
             line = f"  {number:>4}  {state:<12} {' '.join(typed_words(ret.overrides))}"

@@ -126,9 +126,7 @@ class Composer:
                 raise link from None
             raise self._error(error) from error
 
-    def arguments(
-        self, typed: Sequence[str], where: Callable[[str], str] = lambda _: COMMAND_LINE
-    ) -> tuple[list[str], int]:
+    def arguments(self, typed: Sequence[str], where: Callable[[str], str] = lambda _: COMMAND_LINE) -> tuple[list[str], int]:
         """The user's overrides in Hydra's form, checked, and over how many combinations they sweep. Raises ConfigError; `where` says
         from which place a key is."""
         problems = [problem for argument in typed for problem in unsafe(argument)]
@@ -144,9 +142,7 @@ class Composer:
             key, argument = override.key_or_group, override.input_line or ""
             if over_a_run and override.is_delete() and key.startswith("metrics."):
                 argument = f"++{key}=null"  # the run has this metric, this composition does not
-            elif not (
-                argument.startswith(("+", "~")) or override.package or is_hydra(key) or is_group(self.loader, key)
-            ):
+            elif not (argument.startswith(("+", "~")) or override.package or is_hydra(key) or is_group(self.loader, key)):
                 argument = f"++{argument}"  # Hydra knows only the keys that some YAML file lists, pydantic knows all
             taken.append(argument)
             if override.is_add() and key in OVERLAYS:
@@ -516,9 +512,7 @@ class HydraOrigins:
     def _typed(self) -> dict[str, str]:
         """Key -> the text after `=`, for every override that sets a value."""
         set_here = (
-            argument
-            for argument in self._words
-            if not argument.is_delete() and not argument.key_or_group.startswith("hydra.")
+            argument for argument in self._words if not argument.is_delete() and not argument.key_or_group.startswith("hydra.")
         )
         return {argument.key_or_group: argument.get_value_string() for argument in set_here}
 

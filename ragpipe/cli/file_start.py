@@ -96,9 +96,7 @@ def check_readable(source: Path, head: FileHead) -> None:
         return
     faults = Faults("this file cannot be evaluated; nothing was written")
     file = data_file(source, str(source), "main", "auto", head.delimiter, faults)
-    if (
-        file is not None and file.format == "csv"
-    ):  # other signs than UTF-8 come before the header, which they made unreadable
+    if file is not None and file.format == "csv":  # other signs than UTF-8 come before the header, which they made unreadable
         for _ in text_lines(file, faults):
             if faults:
                 break
@@ -278,9 +276,7 @@ def _remarks(dataset: Dataset, reading: FileReading, names: Sequence[NameInFile]
     has = reading.facts.fields
     if reading.cases and "contexts" not in has:
         path = passages_in(names)
-        perhaps = (
-            f"{path} may hold them: `contexts: {scalar(path)}` in the mapping" if path else "no column looks like them"
-        )
+        perhaps = f"{path} may hold them: `contexts: {scalar(path)}` in the mapping" if path else "no column looks like them"
         lines.append(f"no retrieved passages were found (contexts); {perhaps}")
         if "reference" not in has:
             lines.append(
@@ -304,15 +300,11 @@ def read_mapping(plain: Mapping[str, Any], source: Path, arguments: Sequence[str
     return reading, bases[0] if bases else ""
 
 
-def experiment_for(
-    folder: StartFolder, source: Path, reading: FileReading, option: str
-) -> tuple[str, Mapping[str, str]]:
+def experiment_for(folder: StartFolder, source: Path, reading: FileReading, option: str) -> tuple[str, Mapping[str, str]]:
     """The text of the experiment for what a mapping reads, and for each metric that it leaves out what that needs."""
     choice = choose_metrics(_with_answers(reading), reading.probe)
     entries, remarks = recorded_entries(reading.verdicts, option or "file", score_names())
-    return option_files.experiment(
-        folder.root, _origin(source, folder.root, "", {}), choice, entries, remarks
-    ), choice.left_out
+    return option_files.experiment(folder.root, _origin(source, folder.root, "", {}), choice, entries, remarks), choice.left_out
 
 
 def _lines_to_check(text: str, place: Path) -> Iterator[str]:
@@ -327,18 +319,14 @@ def _lines_to_check(text: str, place: Path) -> Iterator[str]:
 
 def _keys(arguments: Iterable[str]) -> dict[str, str]:
     """The keys of the data set that arguments set: `dataset.format=jsonl` is `format: jsonl`."""
-    return {
-        key.removeprefix("dataset."): value for key, _, value in (argument.partition("=") for argument in arguments)
-    }
+    return {key.removeprefix("dataset."): value for key, _, value in (argument.partition("=") for argument in arguments)}
 
 
 def _chosen(source: Path, option: str) -> Recognised | None:
     """What the file is, or is to be taken for."""
     if option:
         return Recognised(
-            option,
-            f"read as dataset={option}, as asked",
-            arguments=tuple(reader_arguments(source, read_head(source), option)),
+            option, f"read as dataset={option}, as asked", arguments=tuple(reader_arguments(source, read_head(source), option))
         )
     try:
         recognised = recognise(source)
@@ -366,9 +354,7 @@ def _no_records(source: Path, head: FileHead) -> DataError:
         if near
         else "one JSON object a line, a JSON list of objects, CSV or Parquet"
     )
-    return DataError(
-        CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)]
-    )
+    return DataError(CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)])
 
 
 def _settings(plain: dict[str, Any], arguments: Sequence[str]) -> DatasetSettings:

@@ -57,9 +57,7 @@ def begin(source: str, option: str, arguments: Sequence[str], console: Console) 
             if written.is_runnable:
                 say_guesses(written, console)
             return written
-        console.say(
-            f"its mapping is not complete: fill in {folder}/{written.mapping}, then start the same command again"
-        )
+        console.say(f"its mapping is not complete: fill in {folder}/{written.mapping}, then start the same command again")
         console.say("where nothing is to be filled in, it runs by")
         console.say(f"  {composed_command(written)}")
         return None
@@ -103,9 +101,7 @@ def choose_again(folder: StartFolder, source: Path, arguments: Sequence[str], co
 
 
 def _metrics(experiment: Any) -> list[str]:
-    return next(
-        (list(entry["override /metrics"]) for entry in experiment["defaults"] if "override /metrics" in entry), []
-    )
+    return next((list(entry["override /metrics"]) for entry in experiment["defaults"] if "override /metrics" in entry), [])
 
 
 _MODELS = ("a ", "an ")  # how a model of any kind is named among the needs

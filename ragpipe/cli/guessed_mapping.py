@@ -59,9 +59,7 @@ class NameInFile:
     @property
     def shown_example(self) -> str:
         """The first value on one line, cut; what looks like a key in it is not shown."""
-        text = (
-            self.example if isinstance(self.example, str) else json.dumps(self.example, ensure_ascii=False, default=str)
-        )
+        text = self.example if isinstance(self.example, str) else json.dumps(self.example, ensure_ascii=False, default=str)
         text = redact(on_one_line(text[: 20 * _EXAMPLE_WIDTH], 20 * _EXAMPLE_WIDTH), secrets_of_environment())
         return shorten(escape_unprintable(text), _EXAMPLE_WIDTH)
 
@@ -111,9 +109,7 @@ def guessed_fields(names: Sequence[NameInFile], *, as_text: bool = False) -> lis
         if field in GUESSED_FIELDS and "[]" not in name.path:
             for guess in _fitted(field, name, as_text):
                 guesses.setdefault(guess.field, []).append(guess)
-    numbered = {
-        passage_number(name.own_name): name.path for name in names if name.kind == "text" and "[]" not in name.path
-    }
+    numbered = {passage_number(name.own_name): name.path for name in names if name.kind == "text" and "[]" not in name.path}
     columns = [path for number, path in sorted((n, path) for n, path in numbered.items() if n is not None)]
     if len(columns) > 1:
         guesses["contexts"] = [GuessedField("contexts", f"[{', '.join(columns)}][?@]")]
@@ -162,9 +158,7 @@ def _longest_texts(name: NameInFile) -> str:
 
 
 def _is_list(name: NameInFile) -> bool:
-    return name.kind.startswith("list of ") or (
-        name.kind == _JSON_TEXT and isinstance(_json_in_text(name.example), list)
-    )
+    return name.kind.startswith("list of ") or (name.kind == _JSON_TEXT and isinstance(_json_in_text(name.example), list))
 
 
 def _names(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[NameInFile]:
@@ -211,9 +205,7 @@ def _fitted(field: str, name: NameInFile, as_text: bool = False) -> Iterator[Gue
     if name.kind == _JSON_TEXT:
         texts = [value for value in name.values if isinstance(value, str)]
         values = tuple(inner for value in texts if (inner := _json_in_text(value)) is not None)
-        name = NameInFile(
-            f"parse({name.path})", _kind(values[0]) if values else "null", values[0] if values else None, values
-        )
+        name = NameInFile(f"parse({name.path})", _kind(values[0]) if values else "null", values[0] if values else None, values)
     kinds, path = {_kind(value) for value in name.values} - {"empty list"}, name.path
     if field == "contexts":
         yield from _passages(name)
@@ -249,22 +241,16 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
             yield GuessedField("contexts", f"{path}[].{key}")
         else:  # LlamaIndex: each node in an object with its score
             objects = {own: value for own, value in name.example[0].items() if isinstance(value, dict)}
-            inner = (
-                (own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str)
-            )
+            inner = ((own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str))
             yield from (GuessedField("contexts", f"{path}[].{_quoted(own)}.{text}") for own, text in islice(inner, 1))
     elif name.kind.startswith("list of list"):
         yield from _nested_passages(name)
     elif name.kind == "object" and (
-        key := next(
-            (key for key, value in name.example.items() if "sentence" in key and _kind(value) == _SENTENCES), ""
-        )
+        key := next((key for key, value in name.example.items() if "sentence" in key and _kind(value) == _SENTENCES), "")
     ):
         yield GuessedField("contexts", f"{path}.{_quoted(key)}[*].join(' ', @)")
     elif name.kind == "object":
-        lists = (
-            key for key, value in name.example.items() if _kind(value) == "list of texts" and "text" in key.lower()
-        )
+        lists = (key for key, value in name.example.items() if _kind(value) == "list of texts" and "text" in key.lower())
         yield from (GuessedField("contexts", f"{path}.{_quoted(own)}") for own in islice(lists, 1))
     elif name.kind == "text":
         separator = JoinedPassages(value for value in name.values if isinstance(value, str)).separator()
@@ -276,15 +262,15 @@ def _nested_passages(name: NameInFile) -> Iterator[GuessedField]:
     """Of lists in a list: HotpotQA's title and sentences, a text with its score, passages of several retrievals."""
     inner = [part for value in name.values for part in value if isinstance(part, list) and part]
     kinds = {tuple(map(_kind, part)) for part in inner}
-    texts = next(
-        (key for key in _TEXT_KEYS if isinstance(inner[0][0], dict) and isinstance(inner[0][0].get(key), str)), ""
-    )
+    texts = next((key for key in _TEXT_KEYS if isinstance(inner[0][0], dict) and isinstance(inner[0][0].get(key), str)), "")
     if kinds <= {("text", "list of texts"), ("text", "empty list")}:
         yield GuessedField("contexts", f"{name.path}[*].join(' ', @[1])")
     elif kinds in ({("text", "number")}, {("number", "text")}):
         yield GuessedField("contexts", f"{name.path}[*][{int(kinds == {('number', 'text')})}]")
     elif all(set(kind) == {"text"} for kind in kinds):
-        doubt = f"{EITHER}'{name.path}[]' where each text is a passage, or '{name.path}[*][1]' where the first of two is a title"
+        doubt = (
+            f"{EITHER}'{name.path}[]' where each text is a passage, or '{name.path}[*][1]' where the first of two is a title"
+        )
         is_titled = all(len(part) == 2 and 2 * len(part[0]) < len(part[1]) for part in inner)
         yield GuessedField("contexts", f"{name.path}[]", doubt=doubt if is_titled else "")
     elif texts:

@@ -47,10 +47,7 @@ TASK_GROUPS: dict[str, type[Settings]] = {"compare": CompareSettings}
 """The option groups of a task alone: no run has them."""
 
 
-_CLASS: Schema = {
-    "type": "string",
-    "description": "The class: the name of a shipped one, or the dotted path of your own.",
-}
+_CLASS: Schema = {"type": "string", "description": "The class: the name of a shipped one, or the dotted path of your own."}
 
 
 class _Generator(GenerateJsonSchema):
@@ -72,8 +69,7 @@ def json_schemas(task_settings: Mapping[str, type[Settings] | None]) -> dict[str
     primary configuration, `task.json` for the tasks with these settings (None: none of their own)."""
     schemas = {f"{group}.json": _group_schema(settings) for group, settings in {**GROUPS, **TASK_GROUPS}.items()}
     schemas |= {
-        f"scoring/{part}.json": {"$ref": f"../scoring.json#/definitions/section/properties/{part}"}
-        for part in SCORING_PARTS
+        f"scoring/{part}.json": {"$ref": f"../scoring.json#/definitions/section/properties/{part}"} for part in SCORING_PARTS
     }
     metrics = shipped_metrics()
     schemas["metrics.json"] = _metrics_schema(metrics)
@@ -111,10 +107,7 @@ def _section_by_kind(kinds: Mapping[str, type[Settings]], definitions: dict[str,
             keys.setdefault(key, {key_name: value[key_name] for key_name in ("description",) if key_name in value})
     keys["kind"] = {"enum": list(kinds), "description": "What it is; it decides the other keys."}
     has_kind = [
-        {
-            "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
-            "then": {"$ref": f"#/definitions/kind_{kind}"},
-        }
+        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": {"$ref": f"#/definitions/kind_{kind}"}}
         for kind in kinds
     ]
     return {"type": "object", "properties": keys, "additionalProperties": False, "allOf": has_kind}
@@ -193,8 +186,7 @@ def _run_properties(definitions: dict[str, Schema]) -> dict[str, Schema]:
     sections["metrics"] = {"$ref": "metrics.json"}
     sections["store"] = _model_schema(StoreSettings, definitions)
     described = {
-        name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]}
-        for name, schema in sections.items()
+        name: {"description": RunConfig.model_fields[name].description, "allOf": [schema]} for name, schema in sections.items()
     }
     described[JurySettings.section] = _jury_schema(definitions)
     hydra = {"type": "object", "description": "Hydra's own section; only what starts a sweep may be set."}

@@ -189,9 +189,7 @@ def _split_lines(guesses: Sequence[GuessedField]) -> Iterator[str]:
 def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator[str]:
     """A line per field: its guess, `???` where a person has to say it, else a comment."""
     is_whole = (
-        guesses.keys() >= _WHOLE
-        or guesses.keys() >= {"question", "reference"}
-        or guesses.keys() >= {"question", "references"}
+        guesses.keys() >= _WHOLE or guesses.keys() >= {"question", "reference"} or guesses.keys() >= {"question", "references"}
     )
     asked = () if is_whole else ("question", "answer", "contexts")
     for name in GUESSED_FIELDS:
@@ -221,15 +219,10 @@ def _parameter_lines(choice: MetricChoice, entries: Sequence[RecordedEntry], rem
     if "retrieval" in choice.chosen:
         yield "  retrieval: {k: [5]}   # how many passages count; several: [1, 3, 5, 10]"
     if entries:
-        yield from (
-            "  recorded:",
-            "    take:   # verdicts that the file holds; check the scales, and which end is good",
-        )
+        yield from ("  recorded:", "    take:   # verdicts that the file holds; check the scales, and which end is good")
     for entry in entries:
         keys = [f"from: {scalar(entry.source)}"]
-        keys += (
-            [f"low: {entry.scale[0]:g}", f"high: {entry.scale[1]:g}"] if entry.scale else ["low: null", "high: null"]
-        )
+        keys += [f"low: {entry.scale[0]:g}", f"high: {entry.scale[1]:g}"] if entry.scale else ["low: null", "high: null"]
         keys += ["binary: true"] if entry.is_binary else []
         keys += [] if entry.higher_is_better else ["higher_is_better: false"]
         turned = "" if entry.higher_is_better else "; high is bad, by its name: turn it if not"
@@ -343,8 +336,7 @@ def choose_metrics(facts: DataFacts, probe: Sequence[Case] = ()) -> MetricChoice
     needs = [need for need in metric_needs(facts) if need.name not in _NOT_OFFERED]
     lacking = {need.name: ", ".join(_lacks(need, probe)) for need in needs}
     return MetricChoice(
-        tuple(name for name, lack in lacking.items() if not lack),
-        {name: lack for name, lack in lacking.items() if lack},
+        tuple(name for name, lack in lacking.items() if not lack), {name: lack for name, lack in lacking.items() if lack}
     )
 
 
@@ -453,9 +445,7 @@ def read_folder(folder: Path, source: Path) -> StartFolder:
     if written is None or not written_for(folder, source):
         what = "a folder that was written for another file" if written else "a folder of yours"
         fix = f"task=init from={source} dir=OTHER writes to another folder, which `--config-dir OTHER +experiment=OTHER` runs"
-        problem = Problem(
-            "the folder", str(folder), what, "no folder of this name, or the one written for this file", fix
-        )
+        problem = Problem("the folder", str(folder), what, "no folder of this name, or the one written for this file", fix)
         raise ConfigError("nothing is overwritten; nothing was written", [problem])
     edited = tuple(file for file, digest in written.files.items() if _digest(folder / file) != digest)
     return StartFolder(folder, written.name, written.is_runnable, written.left_out, edited, written.guessed)
@@ -490,8 +480,7 @@ def _shipped_schemas() -> dict[str, str]:
     """The JSON Schemas that the YAML written here names, by their paths in the folder."""
     folder = conf_dir() / "schema"
     return {
-        f"schema/{path.relative_to(folder).as_posix()}": path.read_text(encoding="utf-8")
-        for path in folder.rglob("*.json")
+        f"schema/{path.relative_to(folder).as_posix()}": path.read_text(encoding="utf-8") for path in folder.rglob("*.json")
     }
 
 

@@ -243,9 +243,7 @@ def resolved(config: DictConfig, origins: ConfigOrigins) -> dict[str, Any]:
             faults[key] = "a text with a NUL character", "a text without one", ""
     try:
         values = {str(name): OmegaConf.select(config, str(name)) for name in config if name != "hydra"}
-        plain = {
-            name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()
-        }
+        plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()}
     except (OmegaConfBaseException, RecursionError) as error:
         key = re.sub(r"\[(\d+)\]", r".\1", str(getattr(error, "full_key", None) or "the configuration"))
         faults[key] = str(error).split("\n")[0], "an interpolation that can be resolved", "define what it names"
@@ -275,7 +273,5 @@ def _texts(node: Any, key: str) -> Iterator[tuple[str, str]]:
 def _chained(texts: Mapping[str, str]) -> list[str]:
     """The key of each interpolation that may lead to a value with interpolations of its own: either name is in the other."""
     found = ((key, match) for key, text in texts.items() if "${" in text for match in _ALLOWED.finditer(text))
-    leads = [
-        (key, re.sub(r"[.\[\]]+", ".", name).strip(".")) for key, m in found if (name := m["key"] or m["selected"])
-    ]
+    leads = [(key, re.sub(r"[.\[\]]+", ".", name).strip(".")) for key, m in found if (name := m["key"] or m["selected"])]
     return [key for key, name in leads if any(name in other or other in name for other, _ in leads)]

@@ -36,14 +36,11 @@ def print_live(profile: DataProfile, config: RunConfig, console: Console) -> Non
     assert isinstance(config.system, LiveSystem)
     asked = sum(method.repeats for method in config.system.each_method())
     console.say(
-        f"{plural(profile.samples, 'sample')}; {_live_plan(config.system)}: "
-        f"{plural(asked * profile.samples, 'question')} to it"
+        f"{plural(profile.samples, 'sample')}; {_live_plan(config.system)}: {plural(asked * profile.samples, 'question')} to it"
     )
     for line in unanswered_lines(config):
         console.warn(line)
-    console.say(
-        "what the judge is asked depends on its outputs: the run prints the number of calls before the first one"
-    )
+    console.say("what the judge is asked depends on its outputs: the run prints the number of calls before the first one")
     warn_of_missing_keys(config, console)
 
 
@@ -57,9 +54,7 @@ def _live_plan(system: LiveSystem) -> str:
     times = {"once" if method.repeats == 1 else f"{method.repeats:,} times" for method in methods}
     if len(methods) == 1:
         return f"the {methods[0].kind} system is asked {times.pop()} for each when the run starts"
-    names = ", ".join(
-        method.method if len(times) == 1 else f"{method.method} ({method.repeats:,} times)" for method in methods
-    )
+    names = ", ".join(method.method if len(times) == 1 else f"{method.method} ({method.repeats:,} times)" for method in methods)
     often = f" {times.pop()}" if len(times) == 1 else ""
     return f"{len(methods):,} methods are asked{often} for each when the run starts: {names}"
 
@@ -124,9 +119,7 @@ def _print_steps(run_plan: Plan, console: Console) -> None:
     rows = []
     for step in run_plan.steps:
         source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
-        rows.append(
-            (f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source)
-        )
+        rows.append((f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source))
     heads = ("step", "calls,\nabout", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
     console.table(heads, rows, left=(0, 4))
 
@@ -164,11 +157,6 @@ def plan_document(
         }
         for step in plan.steps
     ]
-    document["calls"] = {
-        "all": plan.calls,
-        "new": plan.new_calls,
-        "tokens_in": plan.tokens_in,
-        "tokens_out": plan.tokens_out,
-    }
+    document["calls"] = {"all": plan.calls, "new": plan.new_calls, "tokens_in": plan.tokens_in, "tokens_out": plan.tokens_out}
     document["rounds"] = plan.rounds
     return document

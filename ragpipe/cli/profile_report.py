@@ -170,9 +170,7 @@ def _values(name: str, parts: list[Distribution], each: Distribution | None = No
 def _span(whole: Distribution, middle: float | None, unit: str) -> str:
     if whole.low == whole.high:
         return f"{_number(whole.low)}{' entry' if whole.low == 1 and unit == ' entries' else unit}"
-    return f"{_number(whole.low)} to {_number(whole.high)}{unit}" + (
-        "" if middle is None else f", median {_number(middle)}"
-    )
+    return f"{_number(whole.low)} to {_number(whole.high)}{unit}" + ("" if middle is None else f", median {_number(middle)}")
 
 
 def _number(value: float) -> str:

@@ -35,16 +35,7 @@ from ragpipe.comparison.score_differences import (
     typical_figures,
 )
 from ragpipe.comparison.settings import FALSE_SLICES, CompareSettings
-from ragpipe.comparison.side import (
-    TITLE,
-    EqualAnswers,
-    Pairs,
-    Side,
-    data_differences,
-    paired_cases,
-    same_answers,
-    side_of,
-)
+from ragpipe.comparison.side import TITLE, EqualAnswers, Pairs, Side, data_differences, paired_cases, same_answers, side_of
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.version import FORMAT
@@ -115,9 +106,7 @@ def comparison_document(
     }
 
 
-def paired_scores(
-    base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None
-) -> Iterator[PairedScore]:
+def paired_scores(base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None) -> Iterator[PairedScore]:
     """Every score that both sides declare with the same scale and direction, one at a time, the overall score first."""
     other = _other_scales(base, candidate)
     shared = [name for name in candidate.declared if name in base.declared and name not in other]
@@ -140,9 +129,7 @@ def _differences(base: Side, candidate: Side) -> list[ChangedKey]:
     return [*data_differences(base, candidate), *setting_differences(*manifests), *drift]
 
 
-def _refusals(
-    base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings
-) -> list[Problem]:
+def _refusals(base: Side, candidate: Side, differences: Sequence[ChangedKey], settings: CompareSettings) -> list[Problem]:
     """One problem per part that differs and is not accepted, with its first keys."""
     refused = refused_parts(differences, settings.accept)
     word = ",".join(part for part in MUST_MATCH if part in (*refused, *settings.accept))
@@ -200,9 +187,7 @@ def _measured(base: Side, candidate: Side, differences: Sequence[ChangedKey], se
     return _Measured(differences, settings, pairs, scores, headline, verdicts)
 
 
-def _comparison(
-    number: int, base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]
-) -> Comparison:
+def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]) -> Comparison:
     """`beside`: the p-values of the other candidates."""
     differences, settings, pairs = measured.differences, measured.settings, measured.pairs
     scores, headline = measured.scores, measured.headline
@@ -220,8 +205,7 @@ def _comparison(
     document = {
         "candidate": number,
         "differs": [
-            {**item._asdict(), "accepted": item.part not in MUST_MATCH or item.part in settings.accept}
-            for item in differences
+            {**item._asdict(), "accepted": item.part not in MUST_MATCH or item.part in settings.accept} for item in differences
         ],
         "cases": {
             "both": len(pairs),
@@ -291,9 +275,7 @@ def slice_differences(
         if name in base.metrics["by"] and not (one_method and "method" in name.split("*"))
     }
     compared = [
-        (*one, score)
-        for one in _paired_slices(candidate.groups(fields), pairs, len(candidate.rows))
-        for score in scores
+        (*one, score) for one in _paired_slices(candidate.groups(fields), pairs, len(candidate.rows)) for score in scores
     ]
     rows = [row for one in compared if (row := _row(*one, settings))]
     for row, q_value in zip(rows, benjamini_hochberg([row["p_value"] for row in rows]), strict=True):
@@ -322,9 +304,7 @@ def _row(field: str, value: str, places: Whole, score: PairedScore, settings: Co
     }
 
 
-def _paired_slices(
-    by_field: Mapping[str, Mapping[str, Whole]], pairs: Pairs, n_cases: int
-) -> Iterator[tuple[str, str, Whole]]:
+def _paired_slices(by_field: Mapping[str, Mapping[str, Whole]], pairs: Pairs, n_cases: int) -> Iterator[tuple[str, str, Whole]]:
     """(field, value, places among the pairs) of every group of the candidate's cases; none of a field that has one alone."""
     pair_of_case = np.full(n_cases, -1, dtype=np.int64)
     pair_of_case[pairs.candidate] = np.arange(len(pairs))

@@ -136,11 +136,7 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
     keep = chosen[pairs.candidate]
     left_out = baseline.left_out(gate.labels())
-    differences = [
-        *_differences(run, gate, baseline),
-        *_cases_left_out(left_out),
-        *_data_difference(run, rows, pairs, keep),
-    ]
+    differences = [*_differences(run, gate, baseline), *_cases_left_out(left_out), *_data_difference(run, rows, pairs, keep)]
     alone = {"only_base": left_out.missing, "only_candidate": int(np.sum(chosen)) - int(np.sum(keep))}
     beside = {"differs": [difference._asdict() for difference in differences], **alone}
     if refused := [difference for difference in differences if difference.part not in gate.accept]:
@@ -386,16 +382,12 @@ def read_baselines(path: Path) -> dict[str, Baseline]:
     if not all(_LEFT_OUT in manifest for manifest in manifests.values()):
         raise run_file_error(path, "no identity of a baseline", "the table that ragpipe wrote")
     return {
-        run_id: Baseline(manifest, table.filter(pc.equal(table["run_id"], run_id)))
-        for run_id, manifest in manifests.items()
+        run_id: Baseline(manifest, table.filter(pc.equal(table["run_id"], run_id))) for run_id, manifest in manifests.items()
     }
 
 
 def write_baselines(
-    target: RunFolder,
-    needs: Mapping[str, BaselineNeeds],
-    folders: Mapping[str, RunFolder],
-    kept: Mapping[str, Baseline],
+    target: RunFolder, needs: Mapping[str, BaselineNeeds], folders: Mapping[str, RunFolder], kept: Mapping[str, Baseline]
 ) -> None:
     """Write `baseline.parquet` of a run whose cases are frozen; a table with the same content is left alone.
 

@@ -146,14 +146,10 @@ def silent_texts(score: Mapping[str, Any], least: float = 0.0, sides: tuple[str,
     """`36 of 60 answers of the new run state nothing (0 of the base); where both state something +0.020 [-0.010, +0.050], n = 24`,
     where the verdict goes by these or the sides differ by `least` of the cases."""
     silent = score.get("silent")
-    if not silent or (
-        score["reason"] != "states_nothing" and abs(silent["candidate"] - silent["base"]) < least * score["n"]
-    ):
+    if not silent or (score["reason"] != "states_nothing" and abs(silent["candidate"] - silent["base"]) < least * score["n"]):
         return
     counts = f"{silent['candidate']:,} of {score['n']:,} answers of {sides[1]} state nothing ({silent['base']:,} of {sides[0]})"
-    rest = (
-        f"where both state something {change_text(silent)}, n = {silent['n']:,}" if silent["n"] else "no case is left"
-    )
+    rest = f"where both state something {change_text(silent)}, n = {silent['n']:,}" if silent["n"] else "no case is left"
     yield f"{counts}; {rest}"
 
 

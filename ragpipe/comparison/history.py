@@ -159,9 +159,7 @@ def _score_cells(side: Side, name: str, series: str, *, is_headline: bool) -> di
     }
 
 
-def _verdicts(
-    side: Side, bases: Mapping[str, HistoryRun | None], settings: CompareSettings
-) -> dict[str, DifferenceVerdict]:
+def _verdicts(side: Side, bases: Mapping[str, HistoryRun | None], settings: CompareSettings) -> dict[str, DifferenceVerdict]:
     """The verdict on each score against its base; none where there is no base or no shared case with both values."""
     runs = {base.folder.root: base for base in bases.values() if base is not None}
     verdicts: dict[str, DifferenceVerdict] = {}

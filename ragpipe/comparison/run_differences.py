@@ -66,11 +66,7 @@ def refused_parts(differences: Collection[ChangedKey], accept: Collection[str]) 
 
 
 def _metric(
-    name: str,
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    base: Mapping[str, Any],
-    candidate: Mapping[str, Any],
+    name: str, before: Mapping[str, Any], after: Mapping[str, Any], base: Mapping[str, Any], candidate: Mapping[str, Any]
 ) -> Iterator[ChangedKey]:
     for step in sorted({*before["prompts"], *after["prompts"]}):
         old, new = before["prompts"].get(step), after["prompts"].get(step)
@@ -165,9 +161,7 @@ def read_drift_record(path: Path) -> DriftRecord | None:
     return record
 
 
-def drift_differences(
-    base: Mapping[str, Any], candidate: Mapping[str, Any], alarms: Iterable[Alarm] = ()
-) -> list[ChangedKey]:
+def drift_differences(base: Mapping[str, Any], candidate: Mapping[str, Any], alarms: Iterable[Alarm] = ()) -> list[ChangedKey]:
     """One difference of the part `judge` where one judge answered both runs, given by their manifests, and drifted between them; else
     none. `alarms` are known beside those that the manifests note.
 

@@ -151,9 +151,7 @@ def _undecided(verdict: DifferenceVerdict, reason: str) -> DifferenceVerdict:
     return replace(verdict, state="inconclusive", reason=reason, n_needed=None)
 
 
-def paired_score(
-    name: str, base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None
-) -> PairedScore:
+def paired_score(name: str, base: Side, candidate: Side, pairs: Pairs, equal: EqualAnswers | None = None) -> PairedScore:
     """A score that both sides declare, on the cases of these pairs; what only one side lost is counted by cause. `equal`: their equal
     answers, where both were judged alike."""
     (before, old_rates), (after, new_rates) = base.values(name), candidate.values(name)
@@ -335,8 +333,7 @@ def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
     """
     identity = side.manifest["identity"]
     by_metric = {
-        name: _metric_series(metric, side.manifest, of_samples=of_samples)
-        for name, metric in identity["metrics"].items()
+        name: _metric_series(metric, side.manifest, of_samples=of_samples) for name, metric in identity["metrics"].items()
     }
     of_all = sha256([by_metric, identity.get("scoring")])[:_DIGITS]
     return {name: by_metric.get(declared["metric"], of_all) for name, declared in side.declared.items()}

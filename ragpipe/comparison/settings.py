@@ -26,16 +26,13 @@ class CompareSettings(Settings):
     """
 
     kind: Literal["runs", "methods"] = Field(
-        default="runs",
-        description="runs: `candidate` against `base`, each a run. methods: the methods of the run `run`.",
+        default="runs", description="runs: `candidate` against `base`, each a run. methods: the methods of the run `run`."
     )
     base_method: str | None = Field(
-        default=None,
-        description="Method of the base that is compared. null: all; between the methods of a run, the first one.",
+        default=None, description="Method of the base that is compared. null: all; between the methods of a run, the first one."
     )
     candidate_methods: list[str] = Field(
-        default_factory=list,
-        description="Methods that are compared with `base_method`, each on its own. Default: all of them.",
+        default_factory=list, description="Methods that are compared with `base_method`, each on its own. Default: all of them."
     )
     accept: list[Part] = Field(
         default_factory=list,

@@ -84,8 +84,7 @@ class Side:
         places[self.rows] = np.arange(len(self.rows))
         named = members(self.records, fields)
         return {
-            name: {label: places[rows][places[rows] >= 0] for label, rows in groups.items()}
-            for name, groups in named.items()
+            name: {label: places[rows][places[rows] >= 0] for label, rows in groups.items()} for name, groups in named.items()
         }
 
     def silent(self, name: str) -> Flags:

@@ -30,9 +30,7 @@ _PAGE = r"(?:,\s?(?:pp?|pages?|S|Seite|стр)\.?\s?\d[\d–-]{0,9})?"
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨❶❷❸❹❺❻❼❽❾"
 _FROM_SUPERSCRIPT = str.maketrans(_SUPERSCRIPTS + _CIRCLED, "0123456789" + "123456789" * 2)
-_UNITS = "".join(
-    f"(?<!{unit})" for unit in ("feet", "inch", "mile", "miles", "meter", "metre", "Meter", "mètre", "metro")
-)
+_UNITS = "".join(f"(?<!{unit})" for unit in ("feet", "inch", "mile", "miles", "meter", "metre", "Meter", "mètre", "metro"))
 _MARK = re.compile(
     "|".join(
         (
@@ -65,9 +63,7 @@ _ROUND = re.compile(
 _ROUND_BEHIND = re.compile(r"(?<=[.!?。！？।])\s?[(（](?P<bare>\d{1,2}(?:\s?[,;–-]\s?\d{1,2}){0,9})[)）](?=\s|\Z)")
 _BRACKETED = re.compile(r"[\[【(（]([^\[\]【】()（）\n]{1,80})[\]】)）]")
 _PART = re.compile(rf"(\d+)\s{{0,3}}(?:{_RANGE})\s{{0,3}}(?:{_LABEL})?(\d+)|(\d+)", re.I)
-_NAMED = re.compile(
-    r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I
-)
+_NAMED = re.compile(r"\([^()\n]{0,60}\b(?:1[5-9]|20)\d\d[a-z]?\)|\[[^\[\]\n]{1,60}\]\(|https?://|\baccording to\b", re.I)
 _UNREAD = re.compile(  # citations by author and year, a label or an address: they name no chunk
     r"\((?:[^\W\d_][^()\n]{0,60}\bet al\.?|[A-Z][^()\n]{1,60}),? (?<=, )(?:1[5-9]|20)\d\d[a-z]?\)"
     r"|\[[A-Z][^\[\]\n]{1,60}\b(?:1[5-9]|20)\d\d[a-z]?\]|\[[^\[\]\n]{1,60}\]\(|https?://|<(?:cite|citation|ref)\b"

@@ -20,6 +20,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 import traceback
@@ -192,11 +193,16 @@ def causes(error: BaseException | None, *, context: bool = False) -> Iterator[Ba
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it. None for `Interrupted`, which says so
-    itself."""
+    """The interrupt that caused an error: OmegaConf's own clean-up fails when one hits it, and of one that comes while pydantic
+    builds a schema only the text is left. None for `Interrupted`, which says so itself."""
     if isinstance(error, Interrupted):
         return None
-    return next((cause for cause in causes(error, context=True) if isinstance(cause, KeyboardInterrupt)), None)
+    for cause in causes(error, context=True):
+        if isinstance(cause, KeyboardInterrupt):
+            return cause
+        if not isinstance(cause, RagpipeError) and (text := re.search(r"\bSignalReceived: (\d+)", str(cause))):
+            return SignalReceived(int(text[1]))
+    return None
 
 
 class WaitAbandoned(KeyboardInterrupt):

@@ -122,9 +122,7 @@ def foreign_tags(values: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
             tag = fence_tag(value).encode("ascii")
             for form in (tag, tag[::-1]):
                 if form in everything:
-                    pairs |= {
-                        (name, owner): None for name, held in digits.items() if any(form in text for text in held)
-                    }
+                    pairs |= {(name, owner): None for name, held in digits.items() if any(form in text for text in held)}
     return list(pairs)
 
 

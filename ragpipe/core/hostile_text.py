@@ -66,15 +66,11 @@ _ORDERS = tuple(
     )
 )
 """Orders to a judge, each with words one of which it has: most answers have none, and are not searched."""
-_HIDDEN = re.compile(
-    "[\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}|[\u202a-\u202e\u2066-\u2069]|\x1b\\["
-)
+_HIDDEN = re.compile("[\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}|[\u202a-\u202e\u2066-\u2069]|\x1b\\[")
 _ZERO_WIDTH = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
 _LONE_ZERO_WIDTH = 3
 """Fewer zero-width characters are leftovers of a web page."""
-_MARKUP = re.compile(
-    r"<!--|\]\(#\)|^\[//\]:|(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0)", re.I | re.M
-)
+_MARKUP = re.compile(r"<!--|\]\(#\)|^\[//\]:|(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0)", re.I | re.M)
 _SPACED = re.compile(r"(?<!\w)(?:[A-Za-z][ .\-_]{1,3}){9,}[A-Za-z](?!\w)")
 _MIXED = re.compile("[A-Za-z][\u0400-\u04ff][A-Za-z\u0400-\u04ff]|[\u0400-\u04ff][A-Za-z][A-Za-z\u0400-\u04ff]")
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{32,}={0,2}(?![\w+/])")

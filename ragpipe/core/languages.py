@@ -63,9 +63,7 @@ def language_of(text: str) -> str | None:
     """
     text = _ADDRESS.sub(" ", text[:20_000])
     letters = [sign for sign in text[:4_000] if sign.isalpha()]
-    foreign = (
-        [] if text.isascii() else [sign for sign in letters if ord(sign) > 0x24F and not 0x1E00 <= ord(sign) <= 0x1EFF]
-    )
+    foreign = [] if text.isascii() else [sign for sign in letters if ord(sign) > 0x24F and not 0x1E00 <= ord(sign) <= 0x1EFF]
     if len(foreign) > len(letters) / 3:
         scripts = Counter(unicodedata.name(sign, "").partition(" ")[0] for sign in foreign)
         if scripts["HIRAGANA"] + scripts["KATAKANA"]:

@@ -80,15 +80,11 @@ class Search:
         try:
             match = compiled.search(text, timeout=TIME_LIMIT_S, concurrent=True)
         except TimeoutError:
-            message = (
-                f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
-            )
+            message = f"the pattern {name} took longer than {TIME_LIMIT_S:g} s on {len(text):,} characters: make it simpler"
             raise JudgeError("slow_pattern", message) from None
         self._spent += time.monotonic() - start
         if self._spent >= CASE_LIMIT_S:
-            message = (
-                f"the patterns took longer than {CASE_LIMIT_S:g} s together, the last was {name}: make them simpler"
-            )
+            message = f"the patterns took longer than {CASE_LIMIT_S:g} s together, the last was {name}: make them simpler"
             raise JudgeError("slow_pattern", message)
         return match
 

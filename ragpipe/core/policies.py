@@ -19,9 +19,7 @@ class Pattern(Settings):
     """A regular expression that ignores case. A match does not count in a sentence that `unless` matches too."""
 
     name: str = Field(min_length=1, description="Name of the pattern, for the details of a score.")
-    pattern: str = Field(
-        min_length=1, description="Regular expression that finds a violation in a sentence. It ignores case."
-    )
+    pattern: str = Field(min_length=1, description="Regular expression that finds a violation in a sentence. It ignores case.")
     unless: str | None = Field(
         default=None, description="Regular expression that excuses the sentence it matches. null: no exception."
     )
@@ -37,12 +35,8 @@ class Pattern(Settings):
 class Policy(Settings):
     """A policy: its name, how bad a violation is, the rule in words (shown to a judge), and its patterns."""
 
-    policy: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="Name of the policy: lower-case letters, digits and '_'."
-    )
-    version: str = Field(
-        default="own", description="Name of this version of the policy. It is part of a run's identity."
-    )
+    policy: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name of the policy: lower-case letters, digits and '_'.")
+    version: str = Field(default="own", description="Name of this version of the policy. It is part of a run's identity.")
     severity: Severity = Field(default="high", description="How bad a violation is.")
     rule: str = Field(min_length=1, description="The rule in words, as the judge sees it.")
     patterns: list[Pattern] = Field(
@@ -97,9 +91,7 @@ def _check_refusals(value: RefusalPatterns | str) -> RefusalPatterns | str:
 
 # The discriminator decides first, so that an error is reported once and not for each member of the union.
 Policies = Annotated[
-    Annotated[str, Tag("name")] | Annotated[Policy, Tag("written_out")],
-    Discriminator(_form),
-    AfterValidator(_check_policy),
+    Annotated[str, Tag("name")] | Annotated[Policy, Tag("written_out")], Discriminator(_form), AfterValidator(_check_policy)
 ]
 Refusals = Annotated[
     Annotated[str, Tag("name")] | Annotated[RefusalPatterns, Tag("written_out")],

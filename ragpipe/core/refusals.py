@@ -65,8 +65,7 @@ class RefusalPatterns(Settings):
     opens: str = Field(
         default="(?!)",
         description=(
-            "Regular expression of words with which a clause may begin at length before it declines. Default: "
-            "matches nothing."
+            "Regular expression of words with which a clause may begin at length before it declines. Default: matches nothing."
         ),
     )
     words_before: int = Field(
@@ -76,26 +75,20 @@ class RefusalPatterns(Settings):
     )
     declines: list[str] = Field(min_length=1, description="Regular expressions of a clause that declines to answer.")
     answers: list[str] = Field(
-        default_factory=list,
-        description="Regular expressions of a clause that is content, whatever follows. Default: none.",
+        default_factory=list, description="Regular expressions of a clause that is content, whatever follows. Default: none."
     )
     training_cutoff: list[str] = Field(
-        default_factory=list,
-        description="Regular expressions of an excuse by the end of the training data. Default: none.",
+        default_factory=list, description="Regular expressions of an excuse by the end of the training data. Default: none."
     )
     asides: list[str] = Field(
         default_factory=list,
-        description=(
-            "Regular expressions of a clause that is neither content nor refusal, such as an offer. Default: none."
-        ),
+        description=("Regular expressions of a clause that is neither content nor refusal, such as an offer. Default: none."),
     )
     reasons: dict[str, list[str]] = Field(
-        default_factory=dict,
-        description="Regular expressions by the reason of a refusal that they show. Default: none.",
+        default_factory=dict, description="Regular expressions by the reason of a refusal that they show. Default: none."
     )
     non_answers: list[str] = Field(
-        default_factory=list,
-        description='Whole answers that decline, apart from punctuation, such as "n/a". Default: none.',
+        default_factory=list, description='Whole answers that decline, apart from punctuation, such as "n/a". Default: none.'
     )
     languages: dict[str, Declining] = Field(
         default_factory=dict,
@@ -245,9 +238,7 @@ def _mentions_cutoff(text: str, patterns: RefusalPatterns, search: Search) -> bo
 
 def _reasons(text: str, patterns: RefusalPatterns, search: Search) -> tuple[str, ...]:
     return tuple(
-        name
-        for name, expressions in patterns.reasons.items()
-        if _matches_any(expressions, text, f"reasons.{name}", search)
+        name for name, expressions in patterns.reasons.items() if _matches_any(expressions, text, f"reasons.{name}", search)
     )
 
 
@@ -276,12 +267,9 @@ class DontKnowPhrases(Settings):
     """
 
     version: str = Field(default="own", description="Name of this set of phrases. It is part of a run's identity.")
-    phrases: list[str] = Field(
-        min_length=1, description="Phrases of not knowing. They ignore case and match whole words."
-    )
+    phrases: list[str] = Field(min_length=1, description="Phrases of not knowing. They ignore case and match whole words.")
     followed_by: list[str] = Field(
-        default_factory=list,
-        description="Words with which a clause may go on after a phrase that counts. Default: none.",
+        default_factory=list, description="Words with which a clause may go on after a phrase that counts. Default: none."
     )
     goes_on: dict[str, list[str]] = Field(
         default_factory=dict,
@@ -290,28 +278,19 @@ class DontKnowPhrases(Settings):
     states: list[str] = Field(
         default_factory=list,
         description=(
-            "Openings after a phrase that make the clause a statement, so that the phrase does not count. "
-            "Default: none."
+            "Openings after a phrase that make the clause a statement, so that the phrase does not count. Default: none."
         ),
     )
-    non_answers: list[str] = Field(
-        default_factory=list, description="Whole answers that count as not knowing. Default: none."
-    )
+    non_answers: list[str] = Field(default_factory=list, description="Whole answers that count as not knowing. Default: none.")
     languages: dict[str, Declining] = Field(
         default_factory=dict, description="How answers in other languages decline, by language code. Default: none."
     )
     short: list[str] = Field(
         default_factory=list,
-        description=(
-            "Phrases that count only in answers below `short_below` characters, with `literal: true`. Default: none."
-        ),
+        description=("Phrases that count only in answers below `short_below` characters, with `literal: true`. Default: none."),
     )
-    short_below: int = Field(
-        default=10, ge=0, description="Length in characters below which the phrases of `short` count."
-    )
-    words_before: int = Field(
-        default=6, ge=0, description="Largest number of words in a clause before a phrase that counts."
-    )
+    short_below: int = Field(default=10, ge=0, description="Length in characters below which the phrases of `short` count.")
+    words_before: int = Field(default=6, ge=0, description="Largest number of words in a clause before a phrase that counts.")
     dominates: float = Field(
         default=0.8,
         gt=0,

@@ -350,9 +350,7 @@ def answer_digest(sample: Sample, output: Output) -> str:
     return digest_of_texts(sample.question, history, output.answer, chunks)
 
 
-def digest_of_texts(
-    question: str, history: Sequence[tuple[str, str]], answer: str | None, chunks: Sequence[str] | None
-) -> str:
+def digest_of_texts(question: str, history: Sequence[tuple[str, str]], answer: str | None, chunks: Sequence[str] | None) -> str:
     """The same digest of the bare texts; `history` is roles and texts, `chunks` the texts in their order."""
     return sha256(
         {

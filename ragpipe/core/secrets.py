@@ -72,9 +72,7 @@ def is_secret_name(name: str) -> bool:
         return False
     if words[-1] == "tokens" and _COUNT_WORDS & set(words):
         return False
-    return _is_connection_string(words) or any(
-        word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words
-    )
+    return _is_connection_string(words) or any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
 
 def _is_connection_string(words: list[str]) -> bool:

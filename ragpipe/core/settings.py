@@ -118,9 +118,7 @@ def _expected_and_fix(fault: dict[str, Any], model: type[BaseModel], path: list[
         descriptions = _descriptions_at(model, path[:-1])
         names = sorted(descriptions)
         fix = did_you_mean(str(path[-1]), names)
-        return f"one of {', '.join(names)}" if names else "no such key", with_description(
-            fix, *_named(descriptions, fix)
-        )
+        return f"one of {', '.join(names)}" if names else "no such key", with_description(fix, *_named(descriptions, fix))
     if kind == "literal_error":
         options = [part.strip().strip("'") for part in str(context.get("expected", "")).replace(" or ", ",").split(",")]
         return f"one of {', '.join(options)}", did_you_mean(str(fault["input"]), options)

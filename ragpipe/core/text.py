@@ -18,15 +18,11 @@ from operator import itemgetter
 Span = tuple[int, int]
 """Start and end (exclusive) of a stretch of a text, in characters."""
 
-INVISIBLE = (
-    "\u00ad\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
+INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Soft hyphen, spaces without width, joiners, marks of direction, byte order mark."""
 _VOWEL_SIGNS = "".join(map(chr, (*range(0x64B, 0x653), 0x670, 0x640)))  # of Arabic, with the tatweel
 _SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2032\u2039\u203a\uff07"
-_DOUBLE_QUOTES = (
-    "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\u300c\u300d\u300e\u300f\u301d\u301e\u301f\uff02\uff62\uff63"
-)
+_DOUBLE_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\u300c\u300d\u300e\u300f\u301d\u301e\u301f\uff02\uff62\uff63"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _WITHOUT_INVISIBLE = str.maketrans(dict.fromkeys(INVISIBLE))
 _TYPOGRAPHY = str.maketrans(

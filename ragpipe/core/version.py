@@ -29,6 +29,5 @@ def format_mismatch(title: str, where: Path | str, number_found: object, made_by
     number = "no format number" if number_found is None else f"format {number_found}"
     maker = f"made by ragpipe {made_by}" if made_by else "it does not say which ragpipe made it"
     return FormatMismatch(
-        title,
-        [Problem(str(where), "format", f"{number}, {maker}", f"format {FORMAT}, that of ragpipe {__version__}", fix)],
+        title, [Problem(str(where), "format", f"{number}, {maker}", f"format {FORMAT}, that of ragpipe {__version__}", fix)]
     )

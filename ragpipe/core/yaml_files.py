@@ -96,9 +96,7 @@ def key_path(path: Path) -> str:
         return os.fspath(path)
 
 
-def _walk(
-    node: yaml.Node | None, above: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], yaml.Node, yaml.Node]]:
+def _walk(node: yaml.Node | None, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], yaml.Node, yaml.Node]]:
     """All keys and list items below a node, what an alias repeats each time: path, the node of the key (of an item the item
     itself), the node of the value."""
     below = node.value if isinstance(node, yaml.MappingNode) else ()
@@ -137,11 +135,7 @@ def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.No
                 what = f"the tag {node.tag.replace(_TAG, '!!')}"
                 yield node, path, (what, "plain YAML without tags", "remove the tag")
         if path[-1] == "_target_":
-            yield (
-                name,
-                path,
-                ("`_target_`", "nothing that is called by the configuration", "name a class with `class:`"),
-            )
+            yield (name, path, ("`_target_`", "nothing that is called by the configuration", "name a class with `class:`"))
         if isinstance(value, yaml.ScalarNode) and (secret := secret_at(".".join(path), value.value, known)):
             yield value, path, (f"{secret} (not shown)", "no secret in a file", FIX)
 

@@ -110,10 +110,7 @@ def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[s
             try:
                 record[name] = parsed(cell)
             except NotPrinted as error:
-                actual, expected = (
-                    f"{shown_value(cell)} ({error})",
-                    "true, false, a number, or a list or object as JSON",
-                )
+                actual, expected = (f"{shown_value(cell)} ({error})", "true, false, a number, or a list or object as JSON")
                 faults.add(named_fields(where, row), name, actual, expected, error.fix)
                 good = False
     return record if good else None

@@ -324,9 +324,7 @@ def _quoted_name(text: str) -> str:
 def _check_functions(text: str, node: dict[str, Any]) -> None:
     known = ExpressionFunctions.FUNCTION_TABLE
     if node["type"] == "function_expression" and node["value"] not in known:
-        raise BadExpression(
-            f"path expression {text!r}: no function {node['value']!r}; there are {', '.join(sorted(known))}"
-        )
+        raise BadExpression(f"path expression {text!r}: no function {node['value']!r}; there are {', '.join(sorted(known))}")
     for child in node["children"]:
         if isinstance(child, dict):
             _check_functions(text, child)

@@ -73,9 +73,7 @@ def grouped(problems: Sequence[Problem]) -> list[Problem]:
 def _kind(problem: Problem) -> tuple[str, ...]:
     value_type = _VALUE_TYPE.match(problem.found)
     found = value_type[1] if value_type else problem.found
-    return _POSITION.sub("[]", problem.key), *(
-        _VARYING.sub("#", text) for text in (found, problem.expected, problem.fix)
-    )
+    return _POSITION.sub("[]", problem.key), *(_VARYING.sub("#", text) for text in (found, problem.expected, problem.fix))
 
 
 def _merged(members: Sequence[Problem], places: Sequence[str]) -> Problem:

@@ -159,10 +159,7 @@ def _fix(text: str, number: int, error: Exception | None = None) -> str:
     return "correct the line, or take it out"
 
 
-_COLUMNS = {
-    4: "4 columns: query, iteration, document, relevance",
-    6: "6 columns: query, Q0, document, rank, score, tag",
-}
+_COLUMNS = {4: "4 columns: query, iteration, document, relevance", 6: "6 columns: query, Q0, document, rank, score, tag"}
 _SPACE = re.compile(r"[ \t\r\f\v]+")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

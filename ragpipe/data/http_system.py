@@ -19,14 +19,7 @@ from ragpipe.core.sample import Sample
 from ragpipe.core.secrets import Redactor, looks_random, looks_secret
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.data.expressions import BadExpression, Expression
-from ragpipe.data.live_system import (
-    SystemFailure,
-    answer_keys,
-    failure_of_attempt,
-    kind_of_status,
-    suggested_fields,
-    yaml_line,
-)
+from ragpipe.data.live_system import SystemFailure, answer_keys, failure_of_attempt, kind_of_status, suggested_fields, yaml_line
 from ragpipe.data.python_system import fields_of_result
 from ragpipe.data.system_settings import FIELDS_OF_ANSWER, HttpSystem, question_fields
 from ragpipe.judge.client import AttemptError
@@ -64,9 +57,7 @@ class HttpEndpoint:
         url, headers, body = self._request(sample)
         started = time.monotonic()
         try:
-            async with self._connections.exchange(
-                self._settings.http_method, url, headers=headers, body=body
-            ) as response:
+            async with self._connections.exchange(self._settings.http_method, url, headers=headers, body=body) as response:
                 if not 200 <= response.status < 300:
                     self._raise_status(response, await response.body())
                 record, first_token = await self._record(response, started)
@@ -192,9 +183,7 @@ class HttpEndpoint:
         if status in (401, 403):
             return Problem(self._settings.url, "system.headers_env", message, "a key that is accepted", self._key_fix())
         if status in (404, 410):
-            return Problem(
-                self._settings.url, "system.url", message, "an endpoint at this address", "correct the address"
-            )
+            return Problem(self._settings.url, "system.url", message, "an endpoint at this address", "correct the address")
         if status == 405:
             other = "GET" if self._settings.http_method == "POST" else "POST"
             asked = f"an endpoint that takes {self._settings.http_method}"

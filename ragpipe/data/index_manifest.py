@@ -198,9 +198,7 @@ class IndexManifest:
                 for fault in error.errors(include_url=False):
                     key = ".".join(map(str, fault["loc"]))
                     near = get_close_matches(key, Row.model_fields, 1) if fault["type"] == "extra_forbidden" else []
-                    known = (
-                        f"one of {', '.join(Row.model_fields)}" if fault["type"] == "extra_forbidden" else fault["msg"]
-                    )
+                    known = f"one of {', '.join(Row.model_fields)}" if fault["type"] == "extra_forbidden" else fault["msg"]
                     actual = "nothing" if fault["type"] == "missing" else shown_value(cells.get(key))
                     faults.add(where, key, actual, known, f"did you mean {near[0]!r}?" if near else "")
 
@@ -218,9 +216,7 @@ def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
     elif row.chunk_id is None and (row.status == "skipped" or row.tokens is not None):
         faults.add(where, "chunk_id", "nothing, beside what belongs to a chunk", "the id of the chunk")
     elif row.chunk_id is None and known:
-        faults.add(
-            where, "chunk_id", "nothing", f"one row alone for a document without chunks; it stands at {known.where}"
-        )
+        faults.add(where, "chunk_id", "nothing", f"one row alone for a document without chunks; it stands at {known.where}")
     elif known and (not known.chunks or row.chunk_id in known.chunks):
         what = "a chunk of a document without chunks" if not known.chunks else f"{row.chunk_id!r} a second time"
         faults.add(where, "chunk_id", what, f"every chunk once; the document stands at {known.where}")

@@ -12,15 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from ragpipe.core.errors import (
-    ConfigError,
-    FailureKind,
-    Incomplete,
-    Problem,
-    ProviderUnusable,
-    RagpipeError,
-    user_place,
-)
+from ragpipe.core.errors import ConfigError, FailureKind, Incomplete, Problem, ProviderUnusable, RagpipeError, user_place
 from ragpipe.core.sample import Sample
 from ragpipe.core.usage import Amount
 from ragpipe.data.system_settings import LiveSystem, System
@@ -161,9 +153,7 @@ def shared_limits(methods: Iterable[LiveMethod], tell: Callable[[str], None]) ->
     return found
 
 
-async def ask(
-    method: LiveMethod, limits: AddressLimits, sample: Sample, key: str, tally: AskTally
-) -> Mapping[str, Any]:
+async def ask(method: LiveMethod, limits: AddressLimits, sample: Sample, key: str, tally: AskTally) -> Mapping[str, Any]:
     """The raw answer of one method to one sample, after as many requests as the settings allow. Hold a slot of the method's limits
     meanwhile. `key` names the answer among all that are under way, `tally` counts the requests and their times.
 
@@ -291,18 +281,7 @@ def _retry_after_of(error: BaseException) -> float | None:
     return retry_after({str(name).lower(): str(value) for name, value in headers.items()})
 
 
-ANSWER_NAMES = (
-    "answer",
-    "result",
-    "response",
-    "output_text",
-    "output",
-    "text",
-    "content",
-    "message",
-    "reply",
-    "generation",
-)
+ANSWER_NAMES = ("answer", "result", "response", "output_text", "output", "text", "content", "message", "reply", "generation")
 CONTEXT_NAMES = (
     "contexts", "context", "source_documents", "documents", "docs", "sources", "source_nodes", "hits", "chunks", "passages",
     "retrieved_contexts", "retrieved_documents", "references", "results",
@@ -401,9 +380,7 @@ def _element_path(items: list[Any]) -> str:
     first = items[0] if items else None
     if not isinstance(first, Mapping):
         return ""
-    text, name = (
-        next((name for name in names if isinstance(first.get(name), str)), None) for names in (TEXT_NAMES, _ID_NAMES)
-    )
+    text, name = (next((name for name in names if isinstance(first.get(name), str)), None) for names in (TEXT_NAMES, _ID_NAMES))
     if text is None:
         return ""
     return f"[].{{id: {_key(name)}, text: {_key(text)}}}" if name else f"[].{_key(text)}"

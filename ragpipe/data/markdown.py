@@ -103,9 +103,7 @@ def parse_document(raw: bytes, rel_path: str) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        problem = Problem(
-            f"{rel_path}:{line}", "text", f"the byte 0x{raw[error.start]:02x}", "UTF-8", "save the file as UTF-8"
-        )
+        problem = Problem(f"{rel_path}:{line}", "text", f"the byte 0x{raw[error.start]:02x}", "UTF-8", "save the file as UTF-8")
         raise DataError(_TITLE, [problem]) from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     end = _front_matter_end(lines, rel_path)

@@ -284,24 +284,11 @@ _SAME_MEANING = {
     "recorded": ("scores", "grades", "feedback", "evaluation"),
     "timings": ("latency", "latency_ms", "duration", "duration_ms"),
 }  # fmt: skip
-_ANSWERS = {
-    "answer",
-    "response",
-    "output",
-    "reply",
-    "completion",
-    "prediction",
-    "generation",
-    "text",
-    "message",
-    "result",
-}
+_ANSWERS = {"answer", "response", "output", "reply", "completion", "prediction", "generation", "text", "message", "result"}
 _SYSTEMS = re.compile(
     r"bot|chatbot|assistant|ai|llm|model|system|rag|agent|chatgpt|gpt\w*|claude\w*|gemini\w*|llama\w*|mistral\w*|generated|predicted|actual|final|our|student"
 )
-_RIGHT = re.compile(
-    r"gold|golden|correct|expected|reference|ref|true|truth|ground|ideal|target|right|gt|human|standard"
-)
+_RIGHT = re.compile(r"gold|golden|correct|expected|reference|ref|true|truth|ground|ideal|target|right|gt|human|standard")
 _PASSAGES = re.compile(r"(?:retriev|search|rag|kb|knowledge|source|context|found|top)\w*")
 _TEXTS = re.compile(r"(?:context|passage|chunk|snippet|document|doc|source|node|result|text|hit|content|paragraph)s?")
 _NUMBERED = re.compile(

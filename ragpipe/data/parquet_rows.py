@@ -43,9 +43,7 @@ def read_parquet_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dic
                     where, row = f"{file.display_path} row {row + 1}", row + 1
                     faults.add(where, "row", f"more than {MAX_LINE >> 20} MiB", "a record of a sane size")
                     continue
-                columns = [
-                    _values(column, name, maps) for name, column in zip(batch.schema.names, batch.columns, strict=True)
-                ]
+                columns = [_values(column, name, maps) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
                 for values in zip(*columns, strict=True):
                     row += 1
                     plain = {}

@@ -29,7 +29,9 @@ _MAX_LEVELS = 4  # of objects around a list of records
 _MIN_NUMBERS = 2  # columns of numbers that make a table of scores
 _BEIR = {"corpus.jsonl", "queries.jsonl"}
 _PHASES = {"production_sample", "labeled", "synthetic"}
-_SPREADSHEET = "save it as CSV in UTF-8, or: `python -c \"import pandas; pandas.read_excel('FILE').to_csv('FILE.csv', index=False)\"`"
+_SPREADSHEET = (
+    "save it as CSV in UTF-8, or: `python -c \"import pandas; pandas.read_excel('FILE').to_csv('FILE.csv', index=False)\"`"
+)
 _YAML = "write it as JSON: `python -c \"import json, yaml; json.dump(yaml.safe_load(open('FILE')), open('FILE.json', 'w'), default=str)\"`"
 _TO_PARQUET = "`python -c \"import datasets; datasets.load_from_disk('FOLDER').to_parquet('FILE.parquet')\"`"
 _UNUSABLE_FORMS = {

@@ -48,9 +48,7 @@ class RecordMapping:
         steps |= {name: _explode_step(name, path) for name, path in settings.explode.items()}
         self._steps = [steps[name] for name in settings.order()]
         self._fields = {name: _value(spec, f"fields.{name}") for name, spec in settings.fields.items()}
-        may_be_null = {
-            name for name, s in settings.fields.items() if "default" in s.model_fields_set and s.default is None
-        }
+        may_be_null = {name for name, s in settings.fields.items() if "default" in s.model_fields_set and s.default is None}
         due = settings.fields.keys() - may_be_null
         self._parts = {name: False for name in ("answer", "contexts", "chunks") if name in due}
         self._needs_id = "id" in due
@@ -60,9 +58,7 @@ class RecordMapping:
         if (recorded := settings.fields.get("recorded")) is not None:
             self.sources |= {f"recorded.{name}": described(part) for name, part in (recorded.fields or {}).items()}
 
-    def cases(
-        self, record: dict[str, Any], file: str, line: int, index: int
-    ) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
+    def cases(self, record: dict[str, Any], file: str, line: int, index: int) -> Iterator[tuple[Scope, bool, list[BadMapping]]]:
         """(fields, whether there is an output, what did not fit) for each case of a record.
 
         Beside the record's own names an expression sees `_file`, `_line`, `_index` (from 1, among all records) and
@@ -86,9 +82,7 @@ class RecordMapping:
                 except BadMapping as error:
                     bad.append(error)
             if self._needs_id and fields.get("id", "") is None:
-                fix = (
-                    "correct the path; or leave `id` out, or give it `default: null`: the id is then the content's hash"
-                )
+                fix = "correct the path; or leave `id` out, or give it `default: null`: the id is then the content's hash"
                 bad.append(BadMapping(f"fields.id ({self.sources['id']})", "null", "a text", fix))
             if NO_OUTPUT not in scope:
                 self._answered = True

@@ -57,9 +57,7 @@ def _known_format(form: str) -> str:
 
 
 Format = Annotated[
-    str,
-    AfterValidator(_known_format),
-    WithJsonSchema({"enum": [*_FORMATS, *registry.own_names("reader")], "type": "string"}),
+    str, AfterValidator(_known_format), WithJsonSchema({"enum": [*_FORMATS, *registry.own_names("reader")], "type": "string"})
 ]
 """A format of ours, or one that an extra or a plugin reads."""
 Unit = Literal["ns", "us", "ms", "s", "min"]
@@ -94,25 +92,18 @@ class FieldMap(Settings):
             "`otherwise` is set."
         ),
     )
-    otherwise: Any = Field(
-        default=None, description="Value for everything that `map` does not list. null is a value too."
-    )
-    unit: Unit | None = Field(
-        default=None, description="Unit of a duration, a number; the value is turned into milliseconds."
-    )
+    otherwise: Any = Field(default=None, description="Value for everything that `map` does not list. null is a value too.")
+    unit: Unit | None = Field(default=None, description="Unit of a duration, a number; the value is turned into milliseconds.")
     default: Any = Field(
         default=None, description="Value where the path gives null. null itself: the field may be null in every record."
     )
     const: Any = Field(default=None, description="The same value for every record.")
     each: PathExpression | None = Field(
         default=None,
-        description=(
-            "Path of a list, or of an object read as a list of {key, value}, from whose elements the value is built."
-        ),
+        description=("Path of a list, or of an object read as a list of {key, value}, from whose elements the value is built."),
     )
     fields: dict[str, FieldMap] | None = Field(
-        default=None,
-        description="Fields of the object to build, or with `each` of the object built from every element.",
+        default=None, description="Fields of the object to build, or with `each` of the object built from every element."
     )
     key: PathExpression | None = Field(
         default=None, description="Path, in an element of `each`, of the key; builds an object together with `value`."
@@ -166,9 +157,7 @@ class FieldMap(Settings):
             raise ValueError("`unit` and `map` do not go together: the one takes numbers, the other labels")
         shape = fields_set & {"fields", "key", "value"}
         if sources == ["each"] and shape not in ({"fields"}, {"value"}, {"key", "value"}):
-            raise ValueError(
-                "`each` needs `fields` (a list of objects), `value` (a list) or `key` and `value` (an object)"
-            )
+            raise ValueError("`each` needs `fields` (a list of objects), `value` (a list) or `key` and `value` (an object)")
         return self
 
 
@@ -199,9 +188,7 @@ class Join(RecordsOfFile):
     )
     by: PathExpression = Field(description="Path, in the joined records, of the value that must equal `key`.")
     key: PathExpression = Field(description="Path, in the record or in an element of `each`, of the value to look up.")
-    many: bool = Field(
-        default=False, description="Whether all matches are kept, as a list. Default: the one match, or null."
-    )
+    many: bool = Field(default=False, description="Whether all matches are kept, as a list. Default: the one match, or null.")
     each: PathExpression | None = Field(
         default=None, description="Path of a list, for each of whose elements the join is made. null: once per record."
     )
@@ -277,9 +264,7 @@ class SampleOf(Settings):
     `n` of them, or for production a `rate` of all, of each day at most `per_day`. Without a `seed` of its own it takes the run's.
     """
 
-    n: int | None = Field(
-        default=None, ge=1, description="Number of samples to draw, 1 or more, each with all its methods."
-    )
+    n: int | None = Field(default=None, ge=1, description="Number of samples to draw, 1 or more, each with all its methods.")
     rate: float | None = Field(default=None, gt=0, le=1, description="Share of the samples to draw, above 0 to 1.")
     per_day: int | None = Field(
         default=None, ge=1, description="Most samples to draw of one day by `time`, 1 or more. null: no limit."
@@ -297,9 +282,7 @@ class SampleOf(Settings):
         if (self.n is None) == (self.rate is None and self.per_day is None):
             raise ValueError("either `n`, or `rate` and `per_day` (one of the two is enough)")
         if (self.per_day is None) != (self.time is None):
-            raise ValueError(
-                "`per_day` and `time` go together: the budget, and the path of the time that names the day"
-            )
+            raise ValueError("`per_day` and `time` go together: the budget, and the path of the time that names the day")
         return self
 
     def seeded(self, seed: int) -> SampleOf:
@@ -313,9 +296,7 @@ class DatasetSettings(RecordsOfFile):
     `references` says which of several reference answers count; it is part of the identity of the metrics that take it over.
     """
 
-    name: Annotated[str, NotInIdentity] = Field(
-        default="dataset", min_length=1, description="Name of the data set in reports."
-    )
+    name: Annotated[str, NotInIdentity] = Field(default="dataset", min_length=1, description="Name of the data set in reports.")
     path: Annotated[str, NotInIdentity] = Field(
         min_length=1,
         description=(
@@ -330,47 +311,38 @@ class DatasetSettings(RecordsOfFile):
             "records; with a pattern such as `*.jsonl` a `path` that is a file is read alone. Default: the file `path`."
         ),
     )
-    delimiter: str = Field(
-        default=",", min_length=1, max_length=1, description="Character between the cells of a CSV file."
-    )
+    delimiter: str = Field(default=",", min_length=1, max_length=1, description="Character between the cells of a CSV file.")
     nan: Literal["error"] | None = Field(
         default="error",
         description="What NaN in JSON or Parquet means. null: no value. error: it is a fault, as JSON has no NaN.",
     )
     empty: Literal["text"] | None = Field(
         default="text",
-        description=(
-            "What an empty CSV cell is in a mapping. null: no value, as pandas writes it. text: an empty text."
-        ),
+        description=("What an empty CSV cell is in a mapping. null: no value, as pandas writes it. text: an empty text."),
     )
     group: Group | None = Field(
         default=None, description="Rows that become one record, by their key. null: each row is a record."
     )
     join: dict[str, Join] = Field(
-        default_factory=dict,
-        description="Joins with other files or lists, by the name that the match gets. Default: none.",
+        default_factory=dict, description="Joins with other files or lists, by the name that the match gets. Default: none."
     )
     split: dict[str, Split] = Field(
         default_factory=dict, description="Texts to split into lists, by the name of the list. Default: none."
     )
     explode: dict[str, PathExpression] = Field(
         default_factory=dict,
-        description=(
-            "Paths of lists whose elements become records of their own, by the name of the element. Default: none."
-        ),
+        description=("Paths of lists whose elements become records of their own, by the name of the element. Default: none."),
     )
     fields: dict[str, FieldMap] = Field(
         default_factory=dict,
         description=(
-            "Fields of a case (question, reference, answer, chunks, ...) and where each comes from. Default: the "
-            "native form."
+            "Fields of a case (question, reference, answer, chunks, ...) and where each comes from. Default: the native form."
         ),
     )
     chunk_text: list[str] | None = Field(
         default=None,
         description=(
-            "Keys of a context that is an object, in the order in which they are joined to its text. null: "
-            "written as JSON."
+            "Keys of a context that is an object, in the order in which they are joined to its text. null: written as JSON."
         ),
     )
     references: Annotated[ReferenceRule, NotInIdentity] = Field(
@@ -390,9 +362,7 @@ class DatasetSettings(RecordsOfFile):
         default=None,
         description="A random but repeatable choice of samples: {n: 100}, or {rate: 0.05, per_day: 200, time: meta.time}. null: all.",
     )
-    limit: int | None = Field(
-        default=None, ge=1, description="Number of samples to take from the start, 1 or more. null: all."
-    )
+    limit: int | None = Field(default=None, ge=1, description="Number of samples to take from the start, 1 or more. null: all.")
     sha256: Annotated[Sha256 | None, NotInIdentity] = Field(
         default=None,
         description=(

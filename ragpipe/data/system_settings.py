@@ -76,9 +76,7 @@ class AnySystem(Settings):
             identity.pop("prices")
         retrieves = identity.pop("retrieves")
         without = (
-            retrieves
-            if isinstance(retrieves, bool)
-            else {name: False for name in sorted(retrieves) if not retrieves[name]}
+            retrieves if isinstance(retrieves, bool) else {name: False for name in sorted(retrieves) if not retrieves[name]}
         )
         return identity if without in (True, {}) else {**identity, "retrieves": without}
 
@@ -86,9 +84,7 @@ class AnySystem(Settings):
 class RecordedSystem(AnySystem):
     """The outputs stand in the data set, beside the questions."""
 
-    kind: Literal["recorded"] = Field(
-        default="recorded", description="The outputs are in the data set: nothing is called."
-    )
+    kind: Literal["recorded"] = Field(default="recorded", description="The outputs are in the data set: nothing is called.")
 
 
 class System(Protocol):
@@ -130,8 +126,7 @@ class LiveSystem(AnySystem):
         ),
     )
     params: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Any values, handed to the system with every question as `params`. Default: none.",
+        default_factory=dict, description="Any values, handed to the system with every question as `params`. Default: none."
     )
     repeats: int = Field(
         default=1, ge=1, le=1000, description="How often each sample is asked, 1 to 1,000. Every answer is a case."
@@ -193,8 +188,7 @@ class LiveSystem(AnySystem):
             return (self,)
         sections = method_sections(self.model_dump(mode="json", by_alias=True))
         return tuple(
-            registry.find("system", section["kind"]).model_validate_json(json.dumps(section))
-            for section in sections.values()
+            registry.find("system", section["kind"]).model_validate_json(json.dumps(section)) for section in sections.values()
         )
 
     def identity(self) -> dict[str, Any]:
@@ -210,9 +204,7 @@ class LiveSystem(AnySystem):
         methods = {}
         for settings in self.each_method():
             identity = settings.identity()
-            methods[settings.method] = {
-                name: value for name, value in identity.items() if name not in ("method", "prices")
-            }
+            methods[settings.method] = {name: value for name, value in identity.items() if name not in ("method", "prices")}
         prices = {} if self.prices is None else {"prices": self.prices.identity()}
         return {"kind": self.kind, "methods": methods, **prices}
 
@@ -276,8 +268,7 @@ class HttpSystem(LiveSystem):
     kind: Literal["http"] = Field(description="An HTTP endpoint is asked for every sample.")
     url: str = Field(description="Address of the endpoint, http or https, without a user or password.")
     http_method: Literal["POST", "GET"] = Field(
-        default="POST",
-        description="POST: `body` is sent as a JSON object. GET: it is sent as the query of the address.",
+        default="POST", description="POST: `body` is sent as a JSON object. GET: it is sent as the query of the address."
     )
     stream: Literal["auto", "json", "sse", "ndjson"] = Field(
         default="auto",
@@ -290,8 +281,7 @@ class HttpSystem(LiveSystem):
         default_factory=lambda: {"question": "question", "history": "history"},
         min_length=1,
         description=(
-            "Keys of the request, each a path expression (JMESPath) on the sample and `params`. Default: question and "
-            "history."
+            "Keys of the request, each a path expression (JMESPath) on the sample and `params`. Default: question and history."
         ),
     )
     fields: dict[str, PathExpression] = Field(

@@ -32,9 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, help=f"port of this machine (default {PORT}; 0: any free one)")
     parser.add_argument("--docs", type=Path, default=HANDBOOK, help="a folder of Markdown (default: the handbook)")
     parser.add_argument("--fault", nargs="+", action="extend", default=[], metavar="NAME", help="switch faults on")
-    parser.add_argument(
-        "--manifest", type=Path, metavar="FILE", help="write the index manifest; without --port, only that"
-    )
+    parser.add_argument("--manifest", type=Path, metavar="FILE", help="write the index manifest; without --port, only that")
     options = parser.parse_args(arguments)
     try:
         rag = ExampleRag(options.docs, options.fault)

@@ -124,16 +124,12 @@ class ExampleRag:
         for hit in self.index.search(words, folders)[:_TOP_K]:
             path = self.index.chunks[hit[0]].rel_path
             below = [
-                n
-                for n, (place, _) in enumerate(ordered)
-                if (path, self.index.chunks[place].rel_path) in self._goes_before
+                n for n, (place, _) in enumerate(ordered) if (path, self.index.chunks[place].rel_path) in self._goes_before
             ]
             ordered.insert(below[0] if below else len(ordered), hit)
         return ordered
 
-    def _extract(
-        self, question: str, words: list[str], hits: Sequence[_Hit]
-    ) -> tuple[list[dict[str, str]], str | None]:
+    def _extract(self, question: str, words: list[str], hits: Sequence[_Hit]) -> tuple[list[dict[str, str]], str | None]:
         """The lines of the answer with their citations, or why there is none: the chunks have too few words of the question, no chunk
         has its numbers, or a note must not be used."""
         numbers = {word for word in words if has_digit(word)}
@@ -153,9 +149,7 @@ class ExampleRag:
                 lines.append({"text": text} if "no_citations" in self.faults else cited)
         return lines, None
 
-    def _evidence(
-        self, question: str, words: list[str], numbers: set[str], hits: Sequence[_Hit]
-    ) -> list[tuple[int, int]]:
+    def _evidence(self, question: str, words: list[str], numbers: set[str], hits: Sequence[_Hit]) -> list[tuple[int, int]]:
         """Rank and place of the chunk that has the numbers and most of the words, also in its heading and the labels of its items
         (`**Label:** value`); for a question that compares, of the one that adds most to it, too."""
         ranked = [(rank, place) for rank, (place, _) in enumerate(hits, 1)]
@@ -210,15 +204,10 @@ def answer(sample: Mapping[str, Any]) -> dict[str, Any]:
     name.
     """
     params = dict(sample.get("params") or {})
-    folder_mode, folder, faults = (
-        params.pop("folder_mode", "off"),
-        params.pop("folder", HANDBOOK),
-        params.pop("faults", []),
-    )
+    folder_mode, folder, faults = (params.pop("folder_mode", "off"), params.pop("folder", HANDBOOK), params.pop("faults", []))
     if params:
         problems = [
-            Problem("system", f"system.params.{name}", repr(params[name]), "folder_mode, faults, folder")
-            for name in params
+            Problem("system", f"system.params.{name}", repr(params[name]), "folder_mode, faults, folder") for name in params
         ]
         raise ConfigError("the example RAG cannot be asked", problems)
     return _opened(str(folder), tuple(faults)).answer(sample["question"], folder_mode)
@@ -293,8 +282,7 @@ class LexicalIndex:
     def __init__(self, chunks: Iterable[DocumentChunk]):
         self.chunks = list(chunks)
         self.words = [
-            Counter([*search_words(chunk.body), *search_words(chunk.heading_path), *chunk.above])
-            for chunk in self.chunks
+            Counter([*search_words(chunk.body), *search_words(chunk.heading_path), *chunk.above]) for chunk in self.chunks
         ]
         self._mean_size = sum(words.total() for words in self.words) / max(len(self.words), 1)
         self._frequency = Counter(word for words in self.words for word in words)
@@ -321,9 +309,7 @@ class LexicalIndex:
     def folders_of(self, words: Collection[str]) -> list[str]:
         """The folder that fits the words best and those within 75 % of its score, three at most, best first; none where no
         folder has a word. A word counts the more of a folder's chunks have it, saturated."""
-        having = Counter(
-            (chunk.folder, word) for chunk, counts in zip(self.chunks, self.words, strict=True) for word in counts
-        )
+        having = Counter((chunk.folder, word) for chunk, counts in zip(self.chunks, self.words, strict=True) for word in counts)
         scores = {
             folder: sum(self.idf(word) * having[folder, word] / (having[folder, word] + 0.5) for word in words)
             for folder in sorted({chunk.folder for chunk in self.chunks})

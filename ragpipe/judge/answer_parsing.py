@@ -20,15 +20,7 @@ from pydantic_core import ErrorDetails
 
 from ragpipe.core.text_forms import other_grades, stated_words
 from ragpipe.judge.answer_type import Answer
-from ragpipe.judge.reply_json import (
-    MAX_CHARACTERS,
-    MAX_GROUPS,
-    ReplyObject,
-    Unparsable,
-    find_object,
-    object_end,
-    objects_in,
-)
+from ragpipe.judge.reply_json import MAX_CHARACTERS, MAX_GROUPS, ReplyObject, Unparsable, find_object, object_end, objects_in
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]
 
@@ -159,7 +151,9 @@ def _at(value: Any, path: tuple[int | str, ...]) -> Any:
 
 
 _NAMES = r"(?:(?:\w{1,12}:|ant)?think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis|inner_monologue)"
-_OPENED = rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_|start_)(?:thinking|thought|reasoning)\|>"
+_OPENED = (
+    rf"<{_NAMES}(?:\s[^<>]{{0,80}})?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_|start_)(?:thinking|thought|reasoning)\|>"
+)
 _CLOSED = rf"</{_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|end_(?:of_)?(?:thinking|thought|reasoning)\|>"
 _STEM = re.compile("think|thought|reason|reflection|scratchpad|analysis|monologue", re.I)
 _CHANNEL = r"<\|channel\|>\s*(?P<channel>\w*)[^\S\n]*(?:<\|constrain\|>\s*\w*\s*)?(?:<\|message\|>)?"
@@ -234,9 +228,7 @@ class _Scanner:
                 self._kept, self._start, self._in_unclosed_object = [], self._position, False
         text = "".join([*self._kept, self._text[self._start :]])
         if self._channel not in ("", "final"):
-            raise Unparsable(
-                f"the reply breaks off inside its thoughts (channel {self._channel!r}): it holds no final answer"
-            )
+            raise Unparsable(f"the reply breaks off inside its thoughts (channel {self._channel!r}): it holds no final answer")
         return _MESSAGE_END.split(text, maxsplit=1)[0] if self._channel else text
 
     def _skip_object(self, start: int) -> None:

@@ -87,13 +87,7 @@ class Answer(BaseModel):
         return None
 
 
-_BOUNDS = {
-    "ge": "minimum",
-    "le": "maximum",
-    "gt": "exclusiveMinimum",
-    "lt": "exclusiveMaximum",
-    "multiple_of": "multipleOf",
-}
+_BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
 """pydantic leaves these names on a type with a validator before it."""
 _LEFT_OUT = ("title", "$defs", "discriminator")  # a discriminator maps names of classes
 

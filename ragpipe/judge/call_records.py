@@ -194,9 +194,7 @@ class RequestCosts:
 
         return await attempts.run(key, send, tally, admit=admit)
 
-    async def send(
-        self, hold: Hold, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]
-    ) -> Completion:
+    async def send(self, hold: Hold, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]) -> Completion:
         """Send one request that was admitted, and book it. Raises what `send` raises.
 
         An attempt that was answered costs what its usage says, or its hold where it names none. One that was refused costs nothing.

@@ -18,17 +18,7 @@ from pydantic import Field
 from ragpipe.core.settings import Settings
 
 LOCAL: frozenset[str] = frozenset(
-    {
-        "hosted_vllm",
-        "vllm",
-        "ollama",
-        "ollama_chat",
-        "lm_studio",
-        "llamafile",
-        "llamacpp",
-        "xinference",
-        "custom_openai",
-    }
+    {"hosted_vllm", "vllm", "ollama", "ollama_chat", "lm_studio", "llamafile", "llamacpp", "xinference", "custom_openai"}
 )
 """Providers whose weights are on the user's own machines."""
 
@@ -105,9 +95,7 @@ def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Cap
         known = replace(known, sampling=known.sampling - {"temperature"})
     elif _NO_SYSTEM_ROLE.fullmatch(model):
         known = replace(known, system_role=False)
-    known = replace(
-        known, thinks=not _NO_THINKING.fullmatch(model), samples_while_thinking=not _CLAUDE.fullmatch(model)
-    )
+    known = replace(known, thinks=not _NO_THINKING.fullmatch(model), samples_while_thinking=not _CLAUDE.fullmatch(model))
     if overrides is None:
         return known
     thinks = known.thinks if overrides.reasoning_effort is None else overrides.reasoning_effort

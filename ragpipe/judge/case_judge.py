@@ -135,22 +135,14 @@ class CaseJudge:
             self.truncated.add(text)
         return values
 
-    async def _reply_in_first_iteration(
-        self, session: JudgeSession, payload: Payload, answer: type[Answer], step: str
-    ) -> Call:
+    async def _reply_in_first_iteration(self, session: JudgeSession, payload: Payload, answer: type[Answer], step: str) -> Call:
         """The reply to a question whose key names iteration 1: vectors and token matches depend on texts and model alone,
         so all iterations share them."""
         asker = f"{self.case} / {self.metric} / {step}"
         return await session.reply(session.question(payload, answer, 1, asker, asked_in=self.case.iteration))
 
     async def _repair(
-        self,
-        prompt: Prompt,
-        payload: Payload,
-        unparsable: Call,
-        answer: type[A],
-        error: Unparsable,
-        material: Sequence[str],
+        self, prompt: Prompt, payload: Payload, unparsable: Call, answer: type[A], error: Unparsable, material: Sequence[str]
     ) -> A:
         """Ask once more and say what was wrong: at temperature 0 the same question would give the same bad reply."""
         messages: list[Message] = [*payload.messages]
@@ -174,13 +166,7 @@ class CaseJudge:
         return self.session.question(payload, answer, self.case.iteration, asker, repeat=self.repeat)
 
     def _read(
-        self,
-        prompt: Prompt | None,
-        turn: str,
-        payload: Payload,
-        call: Call,
-        answer: type[A],
-        material: Sequence[str] = (),
+        self, prompt: Prompt | None, turn: str, payload: Payload, call: Call, answer: type[A], material: Sequence[str] = ()
     ) -> A:
         flags: tuple[str, ...] = ()
         try:
@@ -254,9 +240,7 @@ class ShownOrder:
         return self.restored(value) if isinstance(value, Answer) else value
 
 
-def shown_order(
-    prompt: Prompt, values: Mapping[str, Any], answer: type[Answer], seed: int, sample_id: str
-) -> ShownOrder:
+def shown_order(prompt: Prompt, values: Mapping[str, Any], answer: type[Answer], seed: int, sample_id: str) -> ShownOrder:
     """The values of a question in an order drawn from sha256(seed, sample, template's folder and step, variable).
 
     Shuffled are the items of the roles sources, claims, citations and rules, and several references that count alike. Left as

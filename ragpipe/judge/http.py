@@ -142,9 +142,7 @@ def _attempt_error(error: Exception, url: str, proxy: Proxy | None) -> AttemptEr
     if "content-encoding" in str(error):  # another encoding than was asked for is not asked for again
         is_other = isinstance(error, aiohttp.ClientResponseError)
         return AttemptError(
-            "not_an_api_answer",
-            f"an answer that is not decoded: {' '.join(str(error).split())[:200]}",
-            permanent=is_other,
+            "not_an_api_answer", f"an answer that is not decoded: {' '.join(str(error).split())[:200]}", permanent=is_other
         )
     unconnected = _connection_error(error, url, proxy)
     if unconnected is not None:
@@ -168,9 +166,7 @@ def _connection_error(error: Exception, url: str, proxy: Proxy | None) -> tuple[
         return "unreachable", f"TLS{_through(proxy)}: {_cause(error)}{_tls_hint(error)}"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return "network", f"no connection{_through(proxy)}: {_cause(error)}"
-    is_alert = isinstance(error, aiohttp.ClientResponseError) and (
-        "\\x15\\x03" in error.message or "\x15\x03" in error.message
-    )
+    is_alert = isinstance(error, aiohttp.ClientResponseError) and ("\\x15\\x03" in error.message or "\x15\x03" in error.message)
     if is_alert and url.startswith("http:"):  # a TLS alert begins with 0x15 0x03: so TLS servers answer plain HTTP
         return "unreachable", "a TLS server: its address begins with https://"
     if isinstance(error, aiohttp.InvalidURL):

@@ -36,12 +36,10 @@ _FILTERED = re.compile(r"content_filter|content management policy|content policy
 _TO_TLS = re.compile(r"HTTP request (was )?sent to (an )?HTTPS|plain HTTP to an SSL", re.I)  # nginx, Go; Apache
 _FORM = re.compile(r"response_format|json_schema|json_object|structured output|guided_json|json mode", re.I)
 _REFUSED = re.compile(
-    r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|not enabled|extra inputs",
-    re.I,
+    r"not support|unsupported|unknown|unrecogni[sz]ed|only the default|not permitted|not allowed|not enabled|extra inputs", re.I
 )
 _SYSTEM = re.compile(
-    r"system (?:role|messages?|prompts?|instructions?)|developer instructions?|role\W{0,4}system|'system' with this model",
-    re.I,
+    r"system (?:role|messages?|prompts?|instructions?)|developer instructions?|role\W{0,4}system|'system' with this model", re.I
 )  # Gemma's template at vLLM, Gemini, o1 at OpenAI
 _OUR_PARAMETERS = ("max_tokens", "temperature", "seed", "reasoning_effort")
 MAX_TEXT = 1_000_000
@@ -269,10 +267,7 @@ def _usage(usage: Any, *, has_text: bool) -> dict[str, Any]:
     cost = usage.get("cost", 0)  # of OpenRouter, in dollars; 0 where another account is billed
     is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
     price = {"usd": cost} if is_number and 0 < cost <= _DOLLARS_MAX else {}
-    named = (
-        usage.get("prompt_tokens", usage.get("input_tokens")),
-        usage.get("completion_tokens", usage.get("output_tokens")),
-    )
+    named = (usage.get("prompt_tokens", usage.get("input_tokens")), usage.get("completion_tokens", usage.get("output_tokens")))
     tokens_in, tokens_out = map(_count, named)
     total = _count(usage.get("total_tokens"))
     if tokens_in and tokens_out is None and total is not None and total >= tokens_in:

@@ -35,9 +35,7 @@ class CascadeSettings(Settings):
     """A cheap member for every case, and a dear one where the first is unsure."""
 
     first: str = Field(description="The member that judges every case.")
-    then: str = Field(
-        description="The member that judges the cases of which the first is unsure; its score counts there."
-    )
+    then: str = Field(description="The member that judges the cases of which the first is unsure; its score counts there.")
     near: float = Field(
         default=0.5,
         ge=0,
@@ -45,10 +43,7 @@ class CascadeSettings(Settings):
         description="The value, as a share of the score's range, near which the first member is unsure. Often the threshold.",
     )
     within: float = Field(
-        default=0.25,
-        ge=0,
-        le=1,
-        description="How near, as a share of the score's range. 0: a value equal to `near` alone.",
+        default=0.25, ge=0, le=1, description="How near, as a share of the score's range. 0: a value equal to `near` alone."
     )
     random_share: float = Field(
         default=0.1,
@@ -81,10 +76,7 @@ class JurySettings(AnyJudge):
         ),
     )
     min_members: int = Field(
-        default=2,
-        ge=1,
-        le=20,
-        description="Members that must give a value; with fewer the score is an error (no_majority).",
+        default=2, ge=1, le=20, description="Members that must give a value; with fewer the score is an error (no_majority)."
     )
     repeats: int = Field(
         default=1, ge=1, le=50, description="How often each member is asked each question. Every repeat is paid for."
@@ -190,12 +182,7 @@ def agreement_of(values: Sequence[float], spec: ScoreSpec) -> float | None:
 
 
 def combine(
-    spec: ScoreSpec,
-    opinions: Mapping[str, Sequence[Score]],
-    *,
-    rule: Aggregation | None,
-    min_members: int,
-    threshold: float,
+    spec: ScoreSpec, opinions: Mapping[str, Sequence[Score]], *, rule: Aggregation | None, min_members: int, threshold: float
 ) -> Score:
     """One score of several members' scores of the same case.
 

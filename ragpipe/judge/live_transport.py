@@ -56,9 +56,7 @@ class LiveTransport(Transport):
         self.settings = settings
         self.provider: ProviderState = ProviderRegistry().state(settings)
         self._served = ServedModel(settings)
-        self.attempts: AttemptRunner = AttemptRunner(
-            settings, self.provider, give_up=self._end_of_outage, tell=self._notify
-        )
+        self.attempts: AttemptRunner = AttemptRunner(settings, self.provider, give_up=self._end_of_outage, tell=self._notify)
         self._tell = tell
         self._rates = rates
         self._key = settings.api_key()
@@ -192,8 +190,7 @@ class LiveTransport(Transport):
         """Tell the user once what is asked in another form from here on: an answer schema, or all that has a system text."""
         if error.refused_parameter == "system_role":
             self._notify_once(
-                "system_role",
-                f"the system role was refused: its text begins the user's message from here on ({error.message})",
+                "system_role", f"the system role was refused: its text begins the user's message from here on ({error.message})"
             )
         name = (question.payload.schema_json, refused.mode)
         if error.refused_parameter == "response_format" and name not in self.provider.announced:
@@ -203,9 +200,7 @@ class LiveTransport(Transport):
                 f"{refused.mode} was refused for {question.step}: it is asked as {lower} from here on ({error.message})"
             )
 
-    async def _complete(
-        self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally
-    ) -> Completion:
+    async def _complete(self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally) -> Completion:
         """Send one request until it succeeds or has no attempts left; within the budget, where there is one."""
 
         async def exchange(seconds: float) -> Completion:
@@ -222,9 +217,7 @@ class LiveTransport(Transport):
             f"{message}. What was answered is kept: the same command goes on from here",
         )
 
-    async def _exchange(
-        self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float
-    ) -> Completion:
+    async def _exchange(self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float) -> Completion:
         start = time.monotonic()
         try:
             async with asyncio.timeout(seconds):
@@ -270,9 +263,7 @@ class LiveTransport(Transport):
         tally.last_completion, tally.usd = completion, usd
         tally.answers += 1
         self._settle(tally, completion)
-        tally.paid(
-            Payment(self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *completion.tokens, usd)
-        )
+        tally.paid(Payment(self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *completion.tokens, usd))
         self._check_served_model(completion.model)
 
     def _notify_once(self, topic: str, text: str) -> None:
@@ -445,9 +436,7 @@ def base_url_variables(provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{head}_API_BASE", f"{head}_BASE_URL", *_OTHER_VARIABLES.get(provider, ()))))
 
 
-def conflicting_base_url(
-    settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None
-) -> Problem | None:
+def conflicting_base_url(settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None) -> Problem | None:
     """The problem when a variable names another server than the settings do; None when none does.
 
     `section` is the part of the configuration that the settings are (`judge`, `embedder`); embeddings always go through

@@ -107,10 +107,7 @@ class Bert:
         needed += [f"{name}.{end}" for name in ("embeddings.LayerNorm", *names) for end in ("weight", "bias")]
         if missing := [name for name in needed if name not in self._tensors]:
             found = f"no {', '.join(missing[:3])} ({len(missing)} of {len(needed)} missing)"
-            expected, fix = (
-                f"those of a BERT of {self.layers} layers",
-                "give the folder of one model, as it was published",
-            )
+            expected, fix = (f"those of a BERT of {self.layers} layers", "give the folder of one model, as it was published")
             problem = Problem(str(path), "tensors", found, expected, fix)
             raise DataError("a model's weights are not those of its config.json", [problem])
 

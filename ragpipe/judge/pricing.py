@@ -161,10 +161,7 @@ def _bundled() -> tuple[str, Mapping[str, Any]]:
 
 _TOKENIZERS = "litellm_core_utils/tokenizers"
 # the files are named by the sha1 of the URL that they came from, as in tiktoken's cache
-_FILES = {
-    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
-}
+_FILES = {"cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4", "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790"}
 _O200K = ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "o1", "o3", "o4", "chatgpt-4o", "gpt-oss")
 PROMPT_CUT = "prompt_cut"
 """Flag of a reply whose prompt the server read only in part."""

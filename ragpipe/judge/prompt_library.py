@@ -84,9 +84,7 @@ class PromptLibrary:
         expected = f"one of the versions {', '.join(versions)}" if versions else f"a file in {folders}"
         fix = "set the version in the metric's YAML or add the file"
         place = str(self.folders[0] / name)
-        raise PromptError(
-            "a prompt is missing", [Problem(place, f"prompts.{step}", f"no template {name}", expected, fix)]
-        )
+        raise PromptError("a prompt is missing", [Problem(place, f"prompts.{step}", f"no template {name}", expected, fix)])
 
     def versions(self, folder: str, step: str) -> list[str]:
         """All versions of a step, over all folders, sorted. Empty for names that no step can have."""
@@ -105,9 +103,7 @@ class PromptLibrary:
         folder, step = prompt.name.split("/")
         files = (EXAMPLES_NAME.match(path.name) for root in self.folders for path in (root / folder).glob("*.yaml"))
         known = sorted({match["version"] for match in files if match and match["step"] == step})
-        expected = (
-            f"one of the versions {', '.join(known)}" if known else f"a file in {', '.join(map(str, self.folders))}"
-        )
+        expected = f"one of the versions {', '.join(known)}" if known else f"a file in {', '.join(map(str, self.folders))}"
         fix = "name a version that there is, add the file, or write the examples out as a list of texts"
         problem = Problem(str(self.folders[0] / name), f"examples.{step}", f"no file {name}", expected, fix)
         raise PromptError("graded examples are missing", [problem])
@@ -152,16 +148,12 @@ class PromptLibrary:
         )
         return _LOADED[known]
 
-    def _tree(
-        self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None
-    ) -> jinja2.nodes.Template:
+    def _tree(self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None) -> jinja2.nodes.Template:
         env = env or self._env
         try:
             tree = env.parse(source)
         except jinja2.TemplateSyntaxError as error:
-            raise template_error(
-                path, lines_before + (error.lineno or 1), str(error.message), _VALID_TEMPLATE
-            ) from error
+            raise template_error(path, lines_before + (error.lineno or 1), str(error.message), _VALID_TEMPLATE) from error
         except (RecursionError, MemoryError, ValueError) as error:
             raise template_error(path, lines_before + 1, _named(error), _VALID_TEMPLATE) from error
         for node in tree.find_all((jinja2.nodes.Call, jinja2.nodes.Filter, jinja2.nodes.Test)):
@@ -170,12 +162,7 @@ class PromptLibrary:
         return tree
 
     def _compile(
-        self,
-        path: Path,
-        tree: jinja2.nodes.Template,
-        line: int,
-        variables: set[str],
-        env: jinja2.Environment | None = None,
+        self, path: Path, tree: jinja2.nodes.Template, line: int, variables: set[str], env: jinja2.Environment | None = None
     ) -> jinja2.Template | str:
         """The block compiled, or its text where it shows no value."""
         try:
@@ -239,11 +226,7 @@ def _check_variables(file: TemplateFile, variables: set[str]) -> None:
 def _unknown(node: jinja2.nodes.Node, env: jinja2.Environment) -> tuple[str, str] | None:
     """What a call, a filter or a test is that templates do not have, and what they have; None for one that they have."""
     if isinstance(node, jinja2.nodes.Filter):
-        return (
-            None
-            if node.name in env.filters
-            else (f"the filter {node.name!r}", f"one of {', '.join(sorted(env.filters))}")
-        )
+        return None if node.name in env.filters else (f"the filter {node.name!r}", f"one of {', '.join(sorted(env.filters))}")
     if isinstance(node, jinja2.nodes.Test):
         return None if node.name in env.tests else (f"the test {node.name!r}", f"one of {', '.join(sorted(env.tests))}")
     return "a call", "values, filters and tests"
@@ -335,9 +318,7 @@ class GradedExamples:
         if isinstance(reply, Mapping):
             yield from self._key_problems(key, reply, parsed.model_dump())
             if "reason" in json.dumps(answer.model_json_schema()) and not any(_reasons(reply)):
-                yield self._problem(
-                    key, "a reply without a reason", "one sentence why, where the answer gives its reason"
-                )
+                yield self._problem(key, "a reply without a reason", "one sentence why, where the answer gives its reason")
         yield from self._item_problems(key, example["values"], parsed, prompt)
 
     def _key_problems(self, key: str, reply: Mapping[str, Any], read: Mapping[str, Any]) -> Iterator[Problem]:
@@ -404,9 +385,7 @@ def _text(example: Mapping[str, Any], roles: Mapping[str, str]) -> str:
     for name, value in example["values"].items():
         number = _SOURCE_NUMBER if roles.get(name) == "sources" else _ITEM_NUMBER
         items = (
-            [f"{number.format(place)} {item}" for place, item in enumerate(value, 1)]
-            if isinstance(value, list)
-            else [value]
+            [f"{number.format(place)} {item}" for place, item in enumerate(value, 1)] if isinstance(value, list) else [value]
         )
         parts.append("\n".join((f"{name.replace('_', ' ').capitalize()}:", *map(str, items))))
     reply = example["reply"]

@@ -87,11 +87,7 @@ class OutputModeFallback:
         schema_json = question.payload.schema_json
         response_format = self._strict_formats.get(schema_json)
         if response_format is None:
-            named_schema = {
-                "name": "answer",
-                "strict": True,
-                "schema": without_defaults(question.payload.schema, strict=True),
-            }
+            named_schema = {"name": "answer", "strict": True, "schema": without_defaults(question.payload.schema, strict=True)}
             response_format = {"response_format": {"type": "json_schema", "json_schema": named_schema}}
             self._strict_formats[schema_json] = response_format
         return response_format
@@ -132,9 +128,7 @@ class OutputModeFallback:
     def _lower(self, question: Question, refused: OutputMode) -> None:
         place = self._modes.index(refused)
         lower = self._modes[place + 1]
-        second_refusal = refused == self._first and any(
-            self._modes.index(mode) > place for mode in self._lowered.values()
-        )
+        second_refusal = refused == self._first and any(self._modes.index(mode) > place for mode in self._lowered.values())
         self._lowered[question.payload.schema_json] = lower
         if second_refusal and not any(mode == refused for _, mode in self._accepted_modes):
             self._first = lower

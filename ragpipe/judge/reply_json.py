@@ -295,15 +295,11 @@ def _check_lists(text: str, value: Any) -> None:
             fits, expects_item, opened = not in_list, False, opened[:-1]
         else:
             fits, expects_item, items = expects_item or not in_list, False, items + in_list
-            fits = fits and (
-                mark is not None or token["text"] is not None or _BARE_ITEM.fullmatch(token[0]) is not None
-            )
+            fits = fits and (mark is not None or token["text"] is not None or _BARE_ITEM.fullmatch(token[0]) is not None)
             if mark:
                 opened, expects_item = opened + mark, mark == "["
         if not fits:
-            raise Unparsable(
-                f"the JSON in the reply is malformed in a list: {text[max(0, token.start() - 30) :][:60]!r}"
-            )
+            raise Unparsable(f"the JSON in the reply is malformed in a list: {text[max(0, token.start() - 30) :][:60]!r}")
     if "[" in opened:
         raise Unparsable(f"the JSON in the reply is cut off in a list: {text[-40:]!r}")
     if items != _count_items(value):

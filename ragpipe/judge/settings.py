@@ -57,8 +57,7 @@ class PriceSettings(Settings):
     )
 
     written_input: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        default=None,
-        description="US dollars per million input tokens that the provider writes to its cache. null: as `input`.",
+        default=None, description="US dollars per million input tokens that the provider writes to its cache. null: as `input`."
     )
 
     def of(self, model: str, source: str) -> Price:
@@ -91,9 +90,7 @@ class JudgeSettings(AnyJudge):
 
     section: ClassVar[str] = "judge"
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), hide_input_in_errors=True)
 
     kind: Annotated[Literal["llm"], NotInIdentity] = Field(
         default="llm", description="A language model that a provider or a local server runs."
@@ -105,17 +102,13 @@ class JudgeSettings(AnyJudge):
     )
     revision: str | None = Field(
         default=None,
-        description=(
-            "Commit or digest of the weights behind `api_base` or a local provider. null: the model name is pinned."
-        ),
+        description=("Commit or digest of the weights behind `api_base` or a local provider. null: the model name is pinned."),
     )
     api_base: Annotated[str | None, NotInIdentity] = Field(
         default=None, description="Base URL of an OpenAI-compatible server. null: the provider's public address."
     )
 
-    model: str = Field(
-        description="The model, as provider/name with a pinned version, such as openai/gpt-4o-mini-2024-07-18."
-    )
+    model: str = Field(description="The model, as provider/name with a pinned version, such as openai/gpt-4o-mini-2024-07-18.")
     client: Annotated[Literal["auto", "litellm", "direct"], NotInIdentity] = Field(
         default="auto",
         description=(
@@ -124,8 +117,7 @@ class JudgeSettings(AnyJudge):
         ),
     )
     endpoint: str | None = Field(
-        default=None,
-        description="Name of the server in the keys of stored replies. null: host, port and path of `api_base`.",
+        default=None, description="Name of the server in the keys of stored replies. null: host, port and path of `api_base`."
     )
     served_as: Annotated[list[str], NotInIdentity] = Field(
         default_factory=list, description="Other names under which this very model answers. Default: none."
@@ -159,8 +151,7 @@ class JudgeSettings(AnyJudge):
         default=None, description="Seed that is sent with every request, where the provider takes one. null: not sent."
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        default=2048,
-        description="Longest reply in tokens; a cut reply is an error, never a score. null: the provider's limit.",
+        default=2048, description="Longest reply in tokens; a cut reply is an error, never a score. null: the provider's limit."
     )
     reasoning_effort: Literal["none", "low", "medium", "high"] | None = Field(
         default=None,
@@ -179,8 +170,7 @@ class JudgeSettings(AnyJudge):
     output_mode: Annotated[Literal["auto", "json_schema", "json_object", "plain"], NotInIdentity] = Field(
         default="auto",
         description=(
-            "How a structured reply is asked for. auto: json_schema, then json_object, then plain, whichever the "
-            "model takes."
+            "How a structured reply is asked for. auto: json_schema, then json_object, then plain, whichever the model takes."
         ),
     )
 
@@ -193,9 +183,9 @@ class JudgeSettings(AnyJudge):
     tpm: Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, NotInIdentity] = Field(
         default=None, description="Tokens per minute, above 0. null: no limit of ours."
     )
-    timeout_s: Annotated[
-        float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), NotInIdentity
-    ] = Field(default=120.0, description="Seconds for the whole answer of one attempt, above 0 to 86,400.")
+    timeout_s: Annotated[float, BeforeValidator(_finite), Field(gt=0, le=86_400, allow_inf_nan=False), NotInIdentity] = Field(
+        default=120.0, description="Seconds for the whole answer of one attempt, above 0 to 86,400."
+    )
     retries: Annotated[int, NotInIdentity] = Field(
         default=5, ge=0, le=100, description="Further attempts of a call after a passing failure, 0 to 100."
     )
@@ -206,9 +196,7 @@ class JudgeSettings(AnyJudge):
         allow_inf_nan=False,
         description="Seconds without any answer after which the run ends, 0 to 864,000.",
     )
-    run_deadline_s: Annotated[
-        Annotated[float, Field(gt=0, le=8_640_000, allow_inf_nan=False)] | None, NotInIdentity
-    ] = Field(
+    run_deadline_s: Annotated[Annotated[float, Field(gt=0, le=8_640_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
         default=None,
         description=(
             "Seconds after the beginning of a start from which no question is asked any more, above 0 to 8,640,000; the "

@@ -263,11 +263,5 @@ def _step_names(metric: type[Metric]) -> tuple[str, ...]:
 
 
 def _is_labelled(sample: Sample) -> bool:
-    labels = (
-        sample.relevant_docs,
-        sample.relevant_chunks,
-        sample.gains,
-        sample.anchors,
-        sample.required_support_groups,
-    )
+    labels = (sample.relevant_docs, sample.relevant_chunks, sample.gains, sample.anchors, sample.required_support_groups)
     return any(label is not None for label in labels)

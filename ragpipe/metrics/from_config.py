@@ -223,9 +223,7 @@ def _check_answer_type(cls: type[Metric], step: str, prompt: Prompt) -> None:
     known = [answer.__name__ for answer in cls.answer_types.get(step, ())]
     if prompt.answer_type and prompt.answer_type not in known:
         expected = f"one of {known}" if known else "no answer_type: this step has one form of answer"
-        raise template_error(
-            prompt.path, line_of(prompt.text, "answer_type"), f"answer_type: {prompt.answer_type}", expected
-        )
+        raise template_error(prompt.path, line_of(prompt.text, "answer_type"), f"answer_type: {prompt.answer_type}", expected)
 
 
 def _parameter_problem(name: str, cls: type[Metric], fault: Any) -> Problem:

@@ -57,9 +57,7 @@ def reply_size(answer: type[Answer], values: Mapping[str, Any], prompt: Prompt |
     items = _items((*named, *_LISTS, *values), values)
     numbers = values["numbers"] if role == "sources" and "numbers" in values else range(1, len(items) + 1)
     wanted = values.get("n")
-    return ReplySize(
-        tuple(numbers), _sentences(values) if _is_found(answer) else (), wanted if isinstance(wanted, int) else 1
-    )
+    return ReplySize(tuple(numbers), _sentences(values) if _is_found(answer) else (), wanted if isinstance(wanted, int) else 1)
 
 
 def likely_reply(answer: type[A], size: ReplySize, *, yes: bool = False) -> A:

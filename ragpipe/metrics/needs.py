@@ -16,18 +16,7 @@ import yaml
 from ragpipe.core.errors import Skipped
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
-from ragpipe.core.sample import (
-    Anchor,
-    Case,
-    Chunk,
-    Citation,
-    ConflictRule,
-    Expected,
-    Output,
-    Sample,
-    is_unreadable,
-    several,
-)
+from ragpipe.core.sample import Anchor, Case, Chunk, Citation, ConflictRule, Expected, Output, Sample, is_unreadable, several
 from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.judge.question import InProcessJudge
 from ragpipe.judge.rules.settings import RulesSettings
@@ -194,10 +183,7 @@ def _whole(*, answerable: bool, answer: str, rule: ConflictRule = "acknowledge_b
         sample_id="q",
         answer=answer,
         chunks=chunks,
-        citations=[
-            Citation(marker="[1]", chunk_id="c1", text=_TEXT),
-            Citation(marker="[2]", chunk_id="c2", text=_TEXT),
-        ],
+        citations=[Citation(marker="[1]", chunk_id="c1", text=_TEXT), Citation(marker="[2]", chunk_id="c2", text=_TEXT)],
         abstained=not answerable,
         folder_mode="on",
         selected_folders=["a"],
@@ -258,14 +244,8 @@ _PATHS = (
     *(f"output.{name}" for name in ("answer", "chunks", "chunks[].policy", "chunks[].score", "citations", "abstained")),
     *(f"output.{name}" for name in ("folder_mode", "selected_folders")),
     *(f"sample.{name}" for name in ("references", "relevant_docs", "relevant_chunks", "gains", "anchors")),
-    *(
-        f"sample.{name}"
-        for name in ("required_support_groups", "anchors[].role", "recency_conflict_rule", "answerable")
-    ),
-    *(
-        f"sample.expected.{name}"
-        for name in ("behavior", "citations", "must_quote", "context_has", "requires_citations")
-    ),
+    *(f"sample.{name}" for name in ("required_support_groups", "anchors[].role", "recency_conflict_rule", "answerable")),
+    *(f"sample.expected.{name}" for name in ("behavior", "citations", "must_quote", "context_has", "requires_citations")),
 )
 
 

@@ -135,9 +135,7 @@ class DataProfile:
             "samples": self.samples,
             "cases": dict(self.cases),
             "findings": [finding.document() for finding in self.findings()],
-            "fields_of_samples": {
-                name: document([found], self.samples) for name, found in self.sample_fields().items()
-            },
+            "fields_of_samples": {name: document([found], self.samples) for name, found in self.sample_fields().items()},
             "fields_of_outputs": outputs,
             "fields_left_out": sorted(self._left_out),
         }
@@ -493,9 +491,7 @@ class ValueChecks:
         if count := self._blank_references.n:
             first = self._blank_references.first
             text = f"{count:,} sample{'s have' if count > 1 else ' has'} a blank reference, first {first!r}"
-            found.append(
-                Finding("blank_references", text, count, first, "it is left out: remove it, or map what is meant")
-            )
+            found.append(Finding("blank_references", text, count, first, "it is left out: remove it, or map what is meant"))
         if (count := self._blank_contexts.n) and self._contexts_with_text:
             first, total = self._blank_contexts.first, count + self._contexts_with_text
             text = f"{count:,} of {total:,} contexts have no text, first in {first!r}"

@@ -10,18 +10,7 @@ from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.results_section import SCORES
 from ragpipe.report.styled_text import money, whole
 
-AGREEMENT_HEADS = (
-    "score",
-    "cases",
-    "old",
-    "new",
-    "difference",
-    "equal",
-    "verdicts equal",
-    "kappa",
-    "flips",
-    "coverage",
-)
+AGREEMENT_HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
 AGREEMENT_NOTE = (
     "old and new: means of the cases with a value in both runs; difference: new less old, with its 95% interval, clustered "
     "by question; equal: share of equal values; kappa: agreement of the verdicts beyond chance; flips: cases that pass "
@@ -32,9 +21,7 @@ _ID = 60  # characters of a case's id
 
 def agreement_rows(agreement: Mapping[str, Any]) -> list[list[str]]:
     """A row per score with a value in either run."""
-    return [
-        _row(name, score) for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]
-    ]
+    return [_row(name, score) for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]]
 
 
 def question_lines(agreement: Mapping[str, Any]) -> list[str]:
@@ -71,12 +58,7 @@ def agreement_markdown(agreement: Mapping[str, Any]) -> str:
     """The page: both runs, a table of all scores, and for each with flips the cases that moved most."""
     heads = ["run", "judge", "cases", "replies' cost"]
     runs = [
-        [
-            f"{side}: {code_span(run['run_id'])}",
-            code_span(run["judge"]),
-            whole(run["n_cases"]),
-            _cost(agreement["cost"][side]),
-        ]
+        [f"{side}: {code_span(run['run_id'])}", code_span(run["judge"]), whole(run["n_cases"]), _cost(agreement["cost"][side])]
         for side, run in (("old", agreement["old"]), ("new", agreement["new"]))
     ]
     scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(agreement)]
@@ -174,12 +156,7 @@ def _flipped_row(case: Mapping[str, Any], verdict: str) -> list[str]:
 
 
 def _signatures(agreement: Mapping[str, Any]) -> list[str]:
-    return [
-        "",
-        "## Signatures",
-        "",
-        *(f"- {side}: {code_span(agreement[side]['signature'], 2000)}" for side in ("old", "new")),
-    ]
+    return ["", "## Signatures", "", *(f"- {side}: {code_span(agreement[side]['signature'], 2000)}" for side in ("old", "new"))]
 
 
 def _flips(score: Mapping[str, Any]) -> str:

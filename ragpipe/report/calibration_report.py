@@ -211,11 +211,7 @@ def calibration_markdown(calibration: Calibration) -> str:
 
 
 def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
-    source = (
-        f"the recorded score {code_span(score.recorded)}"
-        if score.recorded
-        else f"draw {code_span(score.draw_id or '')}"
-    )
+    source = f"the recorded score {code_span(score.recorded)}" if score.recorded else f"draw {code_span(score.draw_id or '')}"
     yield f"Labels of {source}; {_REFERENCES[score.reference]}. {_threshold(score)}"
     yield ""
     ceiling = score.ceiling.statistics if score.ceiling else {}
@@ -237,19 +233,14 @@ def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
 
 def _threshold(score: ScoreCalibration) -> str:
     threshold = score.bound_to.threshold
-    return (
-        "The judge gives no verdicts: there is no threshold."
-        if threshold is None
-        else f"A case passes from {threshold:g}."
-    )
+    return "The judge gives no verdicts: there is no threshold." if threshold is None else f"A case passes from {threshold:g}."
 
 
 def _confusion(score: ScoreCalibration) -> Iterator[str]:
     if table := score.confusion:
         heads = ["people", *(f"judge: {escape_markdown(name, _ID)}" for name in table.classes)]
         rows = [
-            [escape_markdown(name, _ID), *map(str, counts)]
-            for name, counts in zip(table.classes, table.counts, strict=True)
+            [escape_markdown(name, _ID), *map(str, counts)] for name, counts in zip(table.classes, table.counts, strict=True)
         ]
         yield from ("", *markdown_table(heads, rows))
 

@@ -124,9 +124,7 @@ class CaseRows:
         for field in self.fields:
             if field.codes is not None:
                 columns[f"c:{field.name}"] = field.codes
-            columns |= {
-                f"s:{field.name}:{value}": flags for value, flags in zip(field.values, field.flags, strict=False)
-            }
+            columns |= {f"s:{field.name}:{value}": flags for value, flags in zip(field.values, field.flags, strict=False)}
         return columns | {"failed": self.failed}
 
     def index(self) -> dict[str, Any]:
@@ -144,8 +142,7 @@ class CaseRows:
             "scores": [self._score(name) for name in self.scores],
             "main": self.main,
             "fields": [
-                {"name": field.name, "values": list(field.values), "flags": field.codes is None}
-                for field in self.fields
+                {"name": field.name, "values": list(field.values), "flags": field.codes is None} for field in self.fields
             ],
             "modes": list(self.modes),
         }

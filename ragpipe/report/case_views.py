@@ -120,9 +120,7 @@ def contradicted_claims(details: Any) -> Iterator[ContradictedClaim]:
 def passages_of(evidence: Any) -> list[Passage]:
     """The quotes of a claim that were looked up in the contexts; none of any other value."""
     quotes = [item for item in evidence if isinstance(item, dict)] if isinstance(evidence, list) else []
-    return [
-        Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)
-    ]
+    return [Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)]
 
 
 def place_words(places: Any) -> str:
@@ -162,8 +160,7 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
 def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
     heads = tuple(dict.fromkeys(key for item in items for key in item))
     rows = tuple(
-        tuple(v if isinstance(v := item.get(head), bool) else _text(v) for head in heads)
-        for item in items[:_ITEMS_SHOWN]
+        tuple(v if isinstance(v := item.get(head), bool) else _text(v) for head in heads) for item in items[:_ITEMS_SHOWN]
     )
     return DetailBlock(name, heads, rows, more=max(0, len(items) - _ITEMS_SHOWN))
 
@@ -363,9 +360,7 @@ def _digest(record: Mapping[str, Any], history: Sequence[Any], cell: str | None,
     texts = [str(chunk.get("text") or "") if isinstance(chunk, dict) else str(chunk) for chunk in chunks]
     try:
         return digest_of_texts(record["question"] or "", turns, record["answer"], None if cell is None else texts)
-    except (
-        UnicodeError
-    ):  # half a character in a cell of JSON: no data set of ours holds it, so no label can be about it
+    except UnicodeError:  # half a character in a cell of JSON: no data set of ours holds it, so no label can be about it
         return ""
 
 
@@ -378,9 +373,7 @@ def _left_out(**counts: int) -> Iterator[str]:
     return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
-def _score_views(
-    record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str]
-) -> list[ScoreView]:
+def _score_views(record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[ScoreView]:
     """The scores that have a reason or details: failed ones first, then those that could not be judged."""
 
     def urgency(name: str) -> int:
@@ -423,11 +416,7 @@ def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tu
     for name in _LABELS:
         if (value := record.get(name)) is not None:
             yield name, str(value).lower() if isinstance(value, bool) else shorten_for_page(str(value))
-    for name, values in (
-        ("tags", record.get("tags")),
-        ("relevant", _relevant(sample)),
-        ("flags", record.get("flag_reasons")),
-    ):
+    for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample)), ("flags", record.get("flag_reasons"))):
         if values:
             yield name, ", ".join(map(str, values[:ITEMS_MAX]))
 

@@ -34,9 +34,7 @@ _TRADE = 300, 170  # width and height of the plane of quality and cost
 def _macros() -> Any:
     environment = page_environment(Path(__file__).resolve().parent / "templates")
     environment.filters |= {"breakable": _breakable, "across": _across, "place": _x, "tenths": "{:.1f}".format}
-    environment.filters["band"] = lambda half, limit: (
-        f"{float(_across(half, limit)) - float(_across(-half, limit)):.1f}"
-    )
+    environment.filters["band"] = lambda half, limit: f"{float(_across(half, limit)) - float(_across(-half, limit)):.1f}"
     return environment.get_template("charts.html.jinja").make_module()
 
 
@@ -115,9 +113,7 @@ def _breakable(name: str) -> Markup:
     ends = [place + 1 for place, letter in enumerate(first[:-1]) if letter == "_"]
     middle = min(ends, key=lambda end: abs(end - len(first) / 2), default=0)
     broken = escape(first[:middle]) + Markup("<wbr>" if middle else "") + escape(first[middle:])
-    return broken + (
-        Markup('{}<span class="whole">{}</span>').format(space, scale) if "-" in scale else space + escape(scale)
-    )
+    return broken + (Markup('{}<span class="whole">{}</span>').format(space, scale) if "-" in scale else space + escape(scale))
 
 
 @dataclass(frozen=True)
@@ -312,9 +308,7 @@ def trade_chart(
         return "" if value is None else f"{width * max(0.0, min(1.0, value / (limit or 1.0))):.1f}"
 
     def y(value: float | None) -> str:
-        return (
-            "" if value is None else f"{height * (1 - max(0.0, min(1.0, (value - low) / ((high - low) or 1.0)))):.1f}"
-        )
+        return "" if value is None else f"{height * (1 - max(0.0, min(1.0, (value - low) / ((high - low) or 1.0)))):.1f}"
 
     marks = [(point, [*map(x, point.across)], [*map(y, point.up)]) for point in points]
     ends = map(axis_number, (limit, low, high))

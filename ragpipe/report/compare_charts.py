@@ -182,10 +182,7 @@ def flip_rows(scores: Mapping[str, Figures], candidate: str) -> list[tuple[str, 
             name,
             [
                 FlipButton(
-                    kind,
-                    words,
-                    score["verdicts"][kind],
-                    page_address(**{"with": candidate, "score": name, "flip": kind}),
+                    kind, words, score["verdicts"][kind], page_address(**{"with": candidate, "score": name, "flip": kind})
                 )
                 for kind, words in FLIPS.items()
             ],

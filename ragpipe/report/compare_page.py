@@ -113,9 +113,7 @@ class ComparedRows:
 
     def slices(self) -> dict[str, NDArray[np.uint8]]:
         """The slices that a comparison has rows for, `field:value`, each with a flag per row."""
-        wanted = dict.fromkeys(
-            (row["field"], row["value"]) for item in self.comparisons for row in item.document["slices"]
-        )
+        wanted = dict.fromkeys((row["field"], row["value"]) for item in self.comparisons for row in item.document["slices"])
         by: Mapping[str, Any] = self.base.metrics["by"]
         groups = self.base.groups({field: by[field] for field, _ in wanted if field in by}) if wanted else {}
         flags = {}
@@ -233,9 +231,7 @@ def compare_script() -> str:
     return core_script(PIECES) + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 
 
-def _panel(
-    document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence[str], rows: ComparedRows
-) -> dict[str, Any]:
+def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence[str], rows: ComparedRows) -> dict[str, Any]:
     """What the template shows of one candidate."""
     number = item["candidate"]
     name = names[number + 1]
@@ -419,8 +415,7 @@ def compared_texts(rows: ComparedRows, places: Sequence[int] | None = None) -> I
         of_base = _read_side(rows.base, rows.cases[block], names)
         samples = _read_samples(rows.base, of_base)
         of_candidates = [
-            _read_side(side, partners[block], names)
-            for side, partners in zip(rows.candidates, rows.partners, strict=True)
+            _read_side(side, partners[block], names) for side, partners in zip(rows.candidates, rows.partners, strict=True)
         ]
         for place, case in enumerate(rows.cases[block].tolist()):
             record, output = of_base[case]
@@ -428,9 +423,7 @@ def compared_texts(rows: ComparedRows, places: Sequence[int] | None = None) -> I
             history = parse_json_cell(sample.get("history"), list)
             yield ComparedText(
                 question=shorten_for_page(record["question"] or ""),
-                history=[
-                    (str(t.get("role")), shorten_for_page(str(t.get("text")))) for t in history if isinstance(t, dict)
-                ],
+                history=[(str(t.get("role")), shorten_for_page(str(t.get("text")))) for t in history if isinstance(t, dict)],
                 references=[shorten_for_page(text) for text in distinct_references(sample.get("references") or ())],
                 base=_side_text(record, output, names),
                 candidates=[

@@ -213,11 +213,7 @@ def undecided_text(score: Mapping[str, Any]) -> str:
     if score["detectable"]:
         text += f": {whole(score['n'])} could show a difference of {figure_text(score['detectable'])}"
     if score["n_needed"]:
-        share = (
-            f" ({score['smallest_effect'] / score['base_mean']:.0%} of the base)"
-            if typical and score["base_mean"]
-            else ""
-        )
+        share = f" ({score['smallest_effect'] / score['base_mean']:.0%} of the base)" if typical and score["base_mean"] else ""
         text += f"; one of {figure_text(score['smallest_effect'])}{share} takes about {whole(score['n_needed'])}"
     return text
 
@@ -254,12 +250,7 @@ def _cases_text(keys: Sequence[Sequence[Any]], side: Mapping[str, Any]) -> str:
     return f"{whole(len(keys))} ({names}{more})"
 
 
-_DROPS = {
-    "could show": 4,
-    "w/t/l": 3,
-    "new": 2,
-    "base": 1,
-}  # columns that a narrow screen leaves out, the largest first
+_DROPS = {"could show": 4, "w/t/l": 3, "new": 2, "base": 1}  # columns that a narrow screen leaves out, the largest first
 
 
 def headline_table(comparison: Mapping[str, Any]) -> Table:

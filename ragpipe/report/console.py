@@ -100,9 +100,7 @@ class Console:
     ) -> Progress:
         """A live display of what `source` reads, to be used as a context manager; one at a time. `keep` is called with every
         state that was read."""
-        self._progress = Progress(
-            self._err, source, label=label, noun=noun, keep=keep, ends_with_line=self.shows_results
-        )
+        self._progress = Progress(self._err, source, label=label, noun=noun, keep=keep, ends_with_line=self.shows_results)
         return self._progress
 
     def table(
@@ -273,18 +271,14 @@ class Progress:
             from rich.live import Live
 
             console = Console(file=self._stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
-            self._live = Live(
-                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-            )
+            self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
             self._live.start()
         self.tick()
         self._thread = threading.Thread(target=self._run, name="ragpipe progress", daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -117,9 +117,7 @@ def cost_per_case(used: Mapping[str, Any]) -> str:
     """`A case on average: 3.2 calls, 1,234.0 tokens in, 56.0 out, 820 ms, $0.0012.`, over all iterations together."""
     average, times = used["per_case"], used["case_latency_ms"]
     parts = [f"{average['calls']:,.1f} calls"] if average["calls"] is not None else []
-    parts += (
-        [f"{average['tokens_in']:,.1f} tokens in, {average['tokens_out']:,.1f} out"] if average["tokens_in"] else []
-    )
+    parts += [f"{average['tokens_in']:,.1f} tokens in, {average['tokens_out']:,.1f} out"] if average["tokens_in"] else []
     parts += [f"{times['sum'] / times['n']:,.0f} ms (of the cases with a measured time)"] if times else []
     return f"A case on average: {', '.join([*parts, money(average['usd'])])}."
 
@@ -360,18 +358,14 @@ def _judge_twice_from(noise: Mapping[str, Any], costs: _Costs) -> str:
         return "-"
     best = None
     if costs.answer is not None and costs.judging is not None:
-        floor = NoiseFloor(
-            noise["n_cases"], noise["repeats"], noise["judge_variance"], noise["item_variance"], noise["floor"]
-        )
+        floor = NoiseFloor(noise["n_cases"], noise["repeats"], noise["judge_variance"], noise["item_variance"], noise["floor"])
         best = best_repeats(floor, costs.answer, costs.judging)
     if best is None:
         return f"{pays_from:,.1f} x"
     return f"{pays_from:,.1f} x (best {best:.1f})" if best < 100 else f"{pays_from:,.1f} x (best over 100)"
 
 
-def _figures(
-    score: Mapping[str, Any] | None, declared: Mapping[str, Any], costs: _Costs, *, percent: bool
-) -> tuple[str, ...]:
+def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], costs: _Costs, *, percent: bool) -> tuple[str, ...]:
     if score is None:
         return ("-",) * len(_FIGURES)
     spread, noise, flips = (score.get(key) or {} for key in ("spread", "noise", "flips"))

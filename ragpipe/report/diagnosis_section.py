@@ -102,9 +102,9 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
 
 def _bars(metrics: Mapping[str, Any], n_open: int) -> Iterator[Chart]:
     """The `n_open` most frequent diagnoses as bars with what to try, the others folded; failure modes where there is none."""
-    rows = [
-        _bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)
-    ] or _mode_bars(metrics)
+    rows = [_bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)] or _mode_bars(
+        metrics
+    )
     label = "what is wrong, by share of the cases"
     yield Chart("cases, share of all", share_table(rows[:n_open], label), shown_in=HTML)
     if len(rows) > n_open:
@@ -163,15 +163,10 @@ def _diagnosis_cells(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -
 def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     """The most frequent mode first."""
     overall, groups = metrics["overall"], method_groups(metrics)
-    modes = {
-        name: mode for name, mode in (overall.get("failure_modes") or {}).items() if mode["n"] or mode.get("n_items")
-    }
+    modes = {name: mode for name, mode in (overall.get("failure_modes") or {}).items() if mode["n"] or mode.get("n_items")}
     if not modes:
         return
-    rows = (
-        TableRow(_mode_cells(name, mode, metrics))
-        for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"])
-    )
+    rows = (TableRow(_mode_cells(name, mode, metrics)) for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"]))
     figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
     by_method = (TableColumn(Verbatim(method)) for method in groups)
     columns = (TableColumn("failure mode", is_text=True), *map(TableColumn, figures), *by_method)
@@ -204,8 +199,7 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
     overall = metrics["overall"]
     cases = metrics["n_cases"] * iteration_count(metrics)
     of_cases, of_with_mode, of_modes = (
-        f"{n / total:.1%}" if total else "-"
-        for total in (cases, overall["n_with_failure_mode"], overall["n_failure_modes"])
+        f"{n / total:.1%}" if total else "-" for total in (cases, overall["n_with_failure_mode"], overall["n_failure_modes"])
     )
     return of_cases, of_with_mode, of_modes
 
@@ -282,11 +276,7 @@ def _excerpt_lines(row: Mapping[str, Any], names: Sequence[str]) -> Iterator[Ric
 _EXAMPLES = 5  # documents named in a warning; index.json has all
 _TYPES_SHOWN = 40  # types of documents with their own row
 _FIGURES = ("total", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped")
-_REASONS = {
-    "not_in_manifest": "not in the manifest",
-    "no_chunks": "without chunks",
-    "not_embedded": "no chunk embedded",
-}
+_REASONS = {"not_in_manifest": "not in the manifest", "no_chunks": "without chunks", "not_embedded": "no chunk embedded"}
 
 
 def read_index(run: Path) -> IndexCoverage | None:
@@ -308,11 +298,7 @@ def index_section(data: ReportData) -> Section | None:
         return None
     types = list(index.by_doc_type.items())
     rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
-    columns = (
-        TableColumn("documents", is_text=True),
-        *map(TableColumn, _FIGURES),
-        TableColumn("reasons", is_text=True),
-    )
+    columns = (TableColumn("documents", is_text=True), *map(TableColumn, _FIGURES), TableColumn("reasons", is_text=True))
     table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
     notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
     warnings = (Note(Verbatim(warning), "warning", TERMINAL, "index") for warning in index_warnings(index))
@@ -324,9 +310,7 @@ def index_notes(index: IndexCoverage) -> list[str]:
     notes = []
     if tokens := index.tokens:
         low, high = f"least {whole(tokens.min)}", f"most {whole(tokens.max)}"
-        notes.append(
-            f"tokens of {whole(tokens.n)} chunks: {low}, mean {tokens.mean:,.1f}, p95 {tokens.p95:,.1f}, {high}"
-        )
+        notes.append(f"tokens of {whole(tokens.n)} chunks: {low}, mean {tokens.mean:,.1f}, p95 {tokens.p95:,.1f}, {high}")
     kinds = (("chunker", index.chunkers), ("embedding", index.embeddings), ("index version", index.index_versions))
     notes += [f"{kind}: {', '.join(names)}" for kind, names in kinds if names]
     return [*notes, *index_warnings(index)]
@@ -336,8 +320,7 @@ def index_warnings(index: IndexCoverage) -> Iterator[str]:
     """What no retrieval can fix: gold documents that are not in the index."""
     if index.gold_missing_count:
         examples = "; ".join(
-            f"{gold.document} ({_REASONS[gold.why]}; {', '.join(gold.samples[:3])})"
-            for gold in index.gold_missing[:_EXAMPLES]
+            f"{gold.document} ({_REASONS[gold.why]}; {', '.join(gold.samples[:3])})" for gold in index.gold_missing[:_EXAMPLES]
         )
         count = f"{whole(index.gold_missing_count)} of {whole(index.gold_documents)}"
         yield f"{count} gold documents cannot be retrieved, because they are not in the index: {examples}"

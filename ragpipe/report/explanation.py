@@ -62,10 +62,7 @@ def explanation_lines(chain: CaseExplanation) -> Iterator[str]:
         yield from ("", _RULE, *_score(chain, row))
     yield from ("", _RULE, *_sums(chain))
     if chain.asked and not chain.messages:
-        yield from (
-            "",
-            f"{plural(len(chain.asked), 'question')} to the judge: messages=true prints prompts and replies",
-        )
+        yield from ("", f"{plural(len(chain.asked), 'question')} to the judge: messages=true prints prompts and replies")
         return
     for number, row in enumerate(chain.asked, 1):
         yield from ("", _RULE, *_question(row, number, len(chain.asked)))

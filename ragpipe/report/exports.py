@@ -34,9 +34,7 @@ from ragpipe.store.run_tables import batches, is_json, schema_of
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
 
 
-def junit_xml(
-    metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str, verdict: str = ""
-) -> str:
+def junit_xml(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str, verdict: str = "") -> str:
     """The file for the run called `name`: `metrics` are its iterations' metrics.json, `gates` its gates.json, `verdict` the sentence
     of its verdict.json.
 
@@ -280,9 +278,7 @@ SCORE_FAMILIES = (
         "Difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs.",
         _cell("noise_floor"),
     ),
-    Family(
-        "ragpipe_score_change", "Paired difference from the run before of the same series.", _cell("before_difference")
-    ),
+    Family("ragpipe_score_change", "Paired difference from the run before of the same series.", _cell("before_difference")),
     Family("ragpipe_score_change_low", "Lower end of its interval.", _cell("before_low")),
     Family("ragpipe_score_change_high", "Upper end of its interval.", _cell("before_high")),
 )
@@ -306,9 +302,7 @@ def open_metrics(rows: Sequence[Row], *, name: str) -> str:
     series per score. Missing values have no sample.
     """
     runs = list({row["run_id"]: row for row in rows}.values())
-    ordered = sorted(
-        rows, key=lambda row: (row["score"], row["series"])
-    )  # stable: the samples of a series follow in time
+    ordered = sorted(rows, key=lambda row: (row["score"], row["series"]))  # stable: the samples of a series follow in time
     lines: list[str] = []
     for family in SCORE_FAMILIES:
         samples = [(_score_labels(name, row), family.value(row), _stamp(row)) for row in ordered]

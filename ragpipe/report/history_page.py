@@ -189,9 +189,7 @@ def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str
     """The page of the runs called `name`; `older` runs are left out."""
     names = run_list_scores(lines)
     rows = [
-        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)]
-        for line in lines
-        if (row := run_list_cells(line, names))
+        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)] for line in lines if (row := run_list_cells(line, names))
     ]
     lead, last = run_list_heads(lines)[:5], run_list_heads(lines)[-3:]
     page = [

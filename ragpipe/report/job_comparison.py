@@ -103,14 +103,10 @@ def _compared(
         here = np.isin(samples, common)
         codes = np.unique(samples[here], return_inverse=True)[1].astype(np.int64)
         metrics = having[number]
-        estimate = estimate_of(
-            values[number][chosen[here]], codes, metrics["declared"][name], metrics["scoring"]["level"]
-        )
+        estimate = estimate_of(values[number][chosen[here]], codes, metrics["declared"][name], metrics["scoring"]["level"])
         values_here, level = values[number][chosen[here]], metrics["scoring"]["level"]
         by_question = np.bincount(codes, weights=values_here) / np.maximum(np.bincount(codes), 1)
-        compared[number, method, name] = SharedQuestions(
-            len(common), estimate, by_question, metrics["declared"][name], level
-        )
+        compared[number, method, name] = SharedQuestions(len(common), estimate, by_question, metrics["declared"][name], level)
     return compared
 
 
@@ -162,11 +158,7 @@ _SCORE = (
         REAL,
         "this job's mean less that of the job `shift_from`, on the same answers: the difference is that of the judging",
     ),
-    (
-        "shift_low",
-        REAL,
-        "lower end of that difference's interval; null for too few questions, and where no value differs",
-    ),
+    ("shift_low", REAL, "lower end of that difference's interval; null for too few questions, and where no value differs"),
     ("shift_high", REAL, "upper end of that difference's interval"),
     ("shift_n", WHOLE, "cases with the same answer in both jobs"),
     ("mean_score", REAL, "the mean brought to 0..1, 1 = best"),
@@ -243,9 +235,7 @@ def iterations_note(job: Job, jobs: Sequence[Job]) -> str:
 
 
 def comparison_rows(
-    jobs: Sequence[Job],
-    shared: Mapping[SharedKey, SharedQuestions] = _NOTHING,
-    judgings: Mapping[int, OtherJudging] = _ONE_WAY,
+    jobs: Sequence[Job], shared: Mapping[SharedKey, SharedQuestions] = _NOTHING, judgings: Mapping[int, OtherJudging] = _ONE_WAY
 ) -> list[dict[str, Any]]:
     """The rows of the table, job by job: over all cases, then by method where there are several.
 

@@ -120,13 +120,7 @@ PAGE = "label.html"
 
 
 def write_draw_files(
-    folder: Path,
-    draw: Draw,
-    drawn: pa.Table,
-    items: Mapping[str, ShownCase],
-    settings: LabelSettings,
-    *,
-    with_reference: bool,
+    folder: Path, draw: Draw, drawn: pa.Table, items: Mapping[str, ShownCase], settings: LabelSettings, *, with_reference: bool
 ) -> list[Path]:
     """Write the files of a draw and return their paths, the page first. Labels that it has get the probabilities of its table.
 

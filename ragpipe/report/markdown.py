@@ -101,9 +101,7 @@ def _entry(columns: tuple[TableColumn, ...], cells: tuple[Cell, ...]) -> str:
     """`- name: figure. First text. **Head:** text.`: the heads of the first three columns are left out."""
     name, figure, text, *others = (_inline(cell) for cell in cells)
     labelled = (
-        f" **{_line(column.head).capitalize()}:** {value}"
-        for column, value in zip(columns[3:], others, strict=True)
-        if value
+        f" **{_line(column.head).capitalize()}:** {value}" for column, value in zip(columns[3:], others, strict=True) if value
     )
     return f"- {name}: {figure}. {text}{''.join(labelled)}"
 

@@ -258,9 +258,7 @@ def _parts_for(parts: Sequence[SectionPart], medium: Medium) -> Iterator[Section
 
 def _table_for(table: Table, medium: Medium) -> Table:
     places = [place for place, column in enumerate(table.columns) if medium in column.shown_in]
-    rows = (
-        replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows if medium in row.shown_in
-    )
+    rows = (replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows if medium in row.shown_in)
     return replace(table, columns=tuple(table.columns[place] for place in places), rows=tuple(rows))
 
 

@@ -396,9 +396,7 @@ _SAFE = "!~*'()/:"  # as encodeURIComponent leaves them, and `/` and `:`, which 
 def page_address(**state: str | None) -> str:
     """The fragment of a state: its parts in their order, those that are None or empty left out."""
     parts = {"v": VERSION, **{key: value for key, value in state.items() if value}}
-    return "#" + "&".join(
-        f"{quote(key, safe=_SAFE)}={quote(printable(value), safe=_SAFE)}" for key, value in parts.items()
-    )
+    return "#" + "&".join(f"{quote(key, safe=_SAFE)}={quote(printable(value), safe=_SAFE)}" for key, value in parts.items())
 
 
 def case_name(sample_id: str, method: str | None, repeat: int) -> str:

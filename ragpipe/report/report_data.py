@@ -82,8 +82,7 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
     cases = cases_of([records])
     names = cases.names["method"]
     methods = {
-        method: np.flatnonzero(pc.equal(names, method).to_numpy()).astype(np.int64)
-        for method in pc.unique(names).to_pylist()
+        method: np.flatnonzero(pc.equal(names, method).to_numpy()).astype(np.int64) for method in pc.unique(names).to_pylist()
     }
     with open_table(records) as file:
         known = set(file.schema_arrow.names)

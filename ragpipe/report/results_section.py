@@ -66,10 +66,7 @@ def results_section(data: ReportData) -> Section:
     rows = []
     for name in by_importance(table_scores(metrics), metrics):
         declared = metrics["declared"][name]
-        cells = [
-            score_cell(group["scores"].get(name), percent=name in percent, declared=declared)
-            for group in groups.values()
-        ]
+        cells = [score_cell(group["scores"].get(name), percent=name in percent, declared=declared) for group in groups.values()]
         rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
     columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
     table = Table(columns, tuple(rows), turnable=True, shown_in=PAGES)
@@ -98,15 +95,9 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
         scores = [groups[method]["scores"].get(name) for method in methods]
         counts = [score["n_ok"] for score in scores if score]
         n = "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
-        rows.append(
-            TableRow((_terminal_head(name, data), n, *(score_cell(s, percent=name in percent) for s in scores)))
-        )
+        rows.append(TableRow((_terminal_head(name, data), n, *(score_cell(s, percent=name in percent) for s in scores))))
     head = "score" if len(shown) + 1 >= len(names) else f"{len(shown)} of {len(names) - 1} other scores"
-    columns = (
-        TableColumn(head, is_text=True),
-        TableColumn("n"),
-        *(TableColumn(Verbatim(method)) for method in methods),
-    )
+    columns = (TableColumn(head, is_text=True), TableColumn("n"), *(TableColumn(Verbatim(method)) for method in methods))
     if rows:
         yield Table(columns, tuple(rows), turnable=True, shown_in=TERMINAL)
 
@@ -223,9 +214,7 @@ def methods_section(data: ReportData) -> Section | None:
     """A row per method and headline score; None for a run of one method."""
     if data.methods is None:
         return None
-    rows = tuple(
-        row for method, scores in data.methods["candidates"].items() for row in _method_rows(method, scores, data)
-    )
+    rows = tuple(row for method, scores in data.methods["candidates"].items() for row in _method_rows(method, scores, data))
     if not rows:
         return None
     columns = [TableColumn(head, is_text=head in _TEXTS) for head in HEADS]
@@ -282,9 +271,7 @@ def _corrected_rows(name: str, figures: Mapping[str, Any], data: ReportData) -> 
 def _estimates(figures: Mapping[str, Any], factor: float, places: int) -> tuple[Cell, Cell]:
     """The judge's mean and the corrected one, each with its interval, or why there is none."""
     raw = figures.get("raw")
-    alone = (
-        "-" if raw is None else f"{decimal(raw * factor, places)} {bracketed(figures['raw_interval'], factor, places)}"
-    )
+    alone = "-" if raw is None else f"{decimal(raw * factor, places)} {bracketed(figures['raw_interval'], factor, places)}"
     if figures["mean"] is None:
         return alone, correction_words(figures.get("reason"))
     return alone, f"{decimal(figures['mean'] * factor, places)} {bracketed(figures['interval'], factor, places)}"
@@ -339,13 +326,9 @@ def cascade_words(cascade: Mapping[str, Any]) -> str:
     """What a cascade did to the mean of a score."""
     share = f"the second member decided {decimal(cascade['decided_by_second'], 2)} of the cases"
     if cascade.get("bias_interval") is None:
-        return (
-            f"{share}; too few cases were judged by both ({cascade['drawn']:,} drawn) to say what that does to the mean"
-        )
+        return f"{share}; too few cases were judged by both ({cascade['drawn']:,} drawn) to say what that does to the mean"
     low, high = cascade["bias_interval"]
-    return (
-        f"{share}; against the second member alone the mean moves by {cascade['bias']:+.2f} [{low:+.2f}, {high:+.2f}]"
-    )
+    return f"{share}; against the second member alone the mean moves by {cascade['bias']:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 _EXTREME_FIGURES = ("mean", "best", "worst", "cases", "questions")

@@ -380,8 +380,7 @@ def _score(score: ScoreView) -> dict[str, Any]:
     """Reason, contradicted claims and details of a score; its value and verdict are in the columns."""
     claims = [[claim.claim, [[item.quote, item.place] for item in claim.passages]] for claim in score.contradicted]
     blocks = [
-        {"n": block.name, "h": block.heads, "r": block.rows, "i": block.items, "more": block.more}
-        for block in score.blocks
+        {"n": block.name, "h": block.heads, "r": block.rows, "i": block.items, "more": block.more} for block in score.blocks
     ]
     value = {"r": score.reason, "c": claims, "b": [{k: v for k, v in block.items() if v} for block in blocks]}
     return {name: part for name, part in value.items() if part}

@@ -90,20 +90,14 @@ def _histograms(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
     rows = []
     for name in shown:
         edges = _edges(figures.values[name], data.metrics["declared"][name])
-        counted = {
-            method: _bins(name, figures.values[name][places], edges, method) for method, places in groups.items()
-        }
+        counted = {method: _bins(name, figures.values[name][places], edges, method) for method, places in groups.items()}
         highest = max((item.count for bins in counted.values() for item in bins), default=1)
         ends = axis_number(float(edges[0])), axis_number(float(edges[-1]))
         if grades := _whole_numbers(figures.values[name], data.metrics["declared"][name]):
             ends = axis_number(grades[0]), axis_number(grades[-1])
         drawn = [
             histogram(
-                bins,
-                name if method is None else f"{name}, {method}",
-                plural(sum(b.count for b in bins), "case"),
-                ends,
-                highest,
+                bins, name if method is None else f"{name}, {method}", plural(sum(b.count for b in bins), "case"), ends, highest
             )
             for method, bins in counted.items()
         ]
@@ -209,9 +203,7 @@ def _trade(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
         _Traded(letter, method, group, figures, data, name)
         for letter, (method, group) in zip(_LETTERS, groups.items(), strict=False)
     ]
-    charts = [
-        plane for plane in (_plane(rows, "latency", name, data), _plane(rows, "cost", name, data)) if plane is not None
-    ]
+    charts = [plane for plane in (_plane(rows, "latency", name, data), _plane(rows, "cost", name, data)) if plane is not None]
     if not charts:
         return
     absent = [
@@ -232,9 +224,7 @@ Bounds = tuple[float, float | None, float | None]
 class _Traded:
     """What a method gives and takes: quality, latency (p50) and cost or tokens per answer, each with its interval where known."""
 
-    def __init__(
-        self, letter: str, method: str, group: Mapping[str, Any], figures: CaseFigures, data: ReportData, name: str
-    ):
+    def __init__(self, letter: str, method: str, group: Mapping[str, Any], figures: CaseFigures, data: ReportData, name: str):
         self.letter, self.method = letter, method
         score, level = group["scores"].get(name), data.metrics["scoring"]["level"]
         places = figures.methods[method]
@@ -289,11 +279,7 @@ def _plane(rows: Sequence[_Traded], kind: str, name: str, data: ReportData) -> M
             points.append(TradePoint(row.letter, row.method, across, row.quality))
     if not points:
         return None
-    head = (
-        "latency p50, ms"
-        if kind == "latency"
-        else {"usd": "USD per answer", "tokens": "tokens per answer"}[units.pop()]
-    )
+    head = "latency p50, ms" if kind == "latency" else {"usd": "USD per answer", "tokens": "tokens per answer"}[units.pop()]
     limit = axis_limit([value for point in points for value in point.across if value is not None])
     label = f"{name} over {head} for {plural(len(points), 'method')}; the table has the figures"
     return trade_chart(points, limit, _scale(name, data), (head, name), label)
@@ -431,9 +417,7 @@ def _shaded(cells: Sequence[HeatCell | None]) -> int:
     return sum(cell is not None and cell.shade != 0 for cell in cells)
 
 
-def _cell(
-    score: Mapping[str, Any] | None, name: str, chosen: str, method: str | None, data: ReportData
-) -> HeatCell | None:
+def _cell(score: Mapping[str, Any] | None, name: str, chosen: str, method: str | None, data: ReportData) -> HeatCell | None:
     """The mean of a slice, shaded by how far it is from the mean of the whole run where its interval leaves that out."""
     if score is None or score["mean"] is None:
         return None

@@ -128,9 +128,7 @@ def _mean(job: Job, row: _Row) -> Cell:
     if row["mean"] is None or job.metrics is None:
         return "-"
     group = job.metrics["overall"] if row["method"] is None else job.metrics["by"]["method"][row["method"]]
-    return ScoreCell(
-        decimal(row["mean"], 2), bracketed(_bounds(row)), few=has_few_questions(group["scores"][row["score"]])
-    )
+    return ScoreCell(decimal(row["mean"], 2), bracketed(_bounds(row)), few=has_few_questions(group["scores"][row["score"]]))
 
 
 def _further(rows: Sequence[_Row], name: str, job: Job, _: bool, row: _Row) -> Cell:
@@ -263,16 +261,7 @@ def _methods(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
 
 _TEXT_HEADS = frozenset({"job", "overrides", "run", "state", "reason", "words", "method", "standing"})
 """The columns of both tables that hold words, or the number of a job: they are read from the left."""
-_SECTION_HEADS = (
-    "mean",
-    "on shared questions",
-    "to the highest",
-    "standing",
-    "passed",
-    "coverage",
-    "judgements",
-    "flips",
-)
+_SECTION_HEADS = ("mean", "on shared questions", "to the highest", "standing", "passed", "coverage", "judgements", "flips")
 
 
 def _section_row(row: Mapping[str, Any], with_method: bool, with_shift: bool) -> list[str]:

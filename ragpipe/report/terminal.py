@@ -125,10 +125,7 @@ def each_kind_once(warnings: Iterable[tuple[str, str]]) -> list[str]:
     by_kind: dict[str, list[str]] = defaultdict(list)
     for kind, text in dict.fromkeys(warnings):
         by_kind[kind].append(text)
-    return [
-        first + (f" (and {plural(len(more), 'more such warning')})" if more else "")
-        for first, *more in by_kind.values()
-    ]
+    return [first + (f" (and {plural(len(more), 'more such warning')})" if more else "") for first, *more in by_kind.values()]
 
 
 def print_table(table: Table, console: Console, section: str = "") -> None:

@@ -33,14 +33,7 @@ from ragpipe.report.model import (
     Verbatim,
 )
 from ragpipe.report.page_file import page_address
-from ragpipe.report.report_data import (
-    ReportData,
-    headline_names,
-    iteration_count,
-    iterations_text,
-    score_cell,
-    times_100,
-)
+from ragpipe.report.report_data import ReportData, headline_names, iteration_count, iterations_text, score_cell, times_100
 from ragpipe.report.styled_text import bracketed, difference_text, is_free, percentage, plural, price, whole
 from ragpipe.score.aggregate import due
 from ragpipe.score.gate_results import NO_CALIBRATION, power_words, precision_of, trust_words, undecided_words
@@ -246,12 +239,7 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
 
 _FIGURES: tuple[Note, ...] = (
     Note((Verbatim("too few"), ": fewer than five questions; read such a figure with care.")),
-    Note(
-        (
-            Verbatim("78% of 412"),
-            ": the share of 412 cases that reached the threshold of the score (scoring.thresholds).",
-        )
-    ),
+    Note((Verbatim("78% of 412"), ": the share of 412 cases that reached the threshold of the score (scoring.thresholds).")),
     Note((Verbatim("coverage"), ": the share of the due judgements that have a value; shown where it is not 100 %.")),
     Note(
         (
@@ -325,9 +313,7 @@ def _gates(gates: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """`BLOCKED: 1 of 4 gates failed: reject 0.62 [0.53, 0.70], at least 0.7`; nothing without gates."""
     order = ("blocked", "warned", "reported")
     absent = sum(gate["verdict"] == "not_applicable" for gate in gates)
-    others = [
-        gate for gate in gates if gate["verdict"] not in ("passed", "not_applicable") and gate["outcome"] in order
-    ]
+    others = [gate for gate in gates if gate["verdict"] not in ("passed", "not_applicable") and gate["outcome"] in order]
     others.sort(key=lambda gate: order.index(gate["outcome"]))
     blocking = [gate for gate in others if gate["outcome"] == "blocked"]
     named = [_gate(gate) for gate in others[:_GATES]]
@@ -349,11 +335,7 @@ def _gate(gate: Mapping[str, Any]) -> str:
     run = f" against {on_one_line(gate['against'], _NAME)}" if "against" in gate else ""
     text = f"{' '.join(filter(None, [on_one_line(gate['name'], _NAME), *figures]))}, {limit(gate)}{run}"
     moved = gate.get("paired", {}).get("reason") == "judge_moved"
-    notes = (
-        []
-        if gate["verdict"] == "failed"
-        else [gate["verdict"].replace("_", " ") + (": the judge moved" if moved else "")]
-    )
+    notes = [] if gate["verdict"] == "failed" else [gate["verdict"].replace("_", " ") + (": the judge moved" if moved else "")]
     notes += [] if gate["outcome"] == "blocked" else [gate["tier"]]
     return f"{text} ({', '.join(notes)})" if notes else text
 

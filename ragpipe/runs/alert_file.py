@@ -34,16 +34,10 @@ def alert_baseline(config: RunConfig) -> HistoryRun | None:
     settings = config.report.alerts
     if settings.file is None or settings.against in (None, LATEST) or "drop" not in settings.kinds:
         return None
-    folder = find_named_run(
-        str(settings.against), Path(config.output_dir), name=config.name, key="report.alerts.against"
-    )
+    folder = find_named_run(str(settings.against), Path(config.output_dir), name=config.name, key="report.alerts.against")
     if not folder.final.metrics.is_file():
         problem = Problem(
-            str(folder.root),
-            "report.alerts.against",
-            "not scored to its end",
-            "a finished run",
-            "start its command again",
+            str(folder.root), "report.alerts.against", "not scored to its end", "a finished run", "start its command again"
         )
         raise DataError("alerts have no baseline", [problem])
     return HistoryRun(folder, checked_manifest(folder))

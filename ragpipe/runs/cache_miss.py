@@ -53,13 +53,9 @@ def explain_cache_miss(
         yield f"... and {len(rows) - MAX_QUESTIONS} more questions: name method, metric and step"
 
 
-def _explain_question(
-    store: StorePlace, runs: Sequence[RunFolder], call: Call, row: Row, folder: RunFolder
-) -> Iterator[str]:
+def _explain_question(store: StorePlace, runs: Sequence[RunFolder], call: Call, row: Row, folder: RunFolder) -> Iterator[str]:
     case = f"{CaseName.of(row)} / {row['metric']} / {row['step']}"
-    yield on_one_line(
-        f"{case}: {call.key[:12]} was asked by run {call.run_id}, judge {call.judge}, {call.created_at}", 400
-    )
+    yield on_one_line(f"{case}: {call.key[:12]} was asked by run {call.run_id}, judge {call.judge}, {call.created_at}", 400)
     if call.run_id != folder.run_id:
         yield f"  run {folder.run_id} did not ask it: it took that reply from the store"
     similar = _similar_questions(runs, row)

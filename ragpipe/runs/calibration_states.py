@@ -33,11 +33,7 @@ _SHOWN = 3
 
 
 def calibration_states(
-    iteration: Path,
-    calibration: Path,
-    identity: Mapping[str, Any],
-    specs: Sequence[ScoreSpec],
-    settings: ScoringSettings,
+    iteration: Path, calibration: Path, identity: Mapping[str, Any], specs: Sequence[ScoreSpec], settings: ScoringSettings
 ) -> dict[str, dict[str, Any]]:
     """By score of the metrics that asked the judge: `calibrated` (true: its calibration passed, false: it failed, null: there
     is none that holds here, or there are too few labels) and `why` in words. Raises DataError.
@@ -89,9 +85,7 @@ def calibration_words(states: Mapping[str, Mapping[str, Any]]) -> str:
     judged."""
     if not states:
         return "uncalibrated"
-    named = {
-        value: [name for name, state in states.items() if state["calibrated"] is value] for value in (True, False, None)
-    }
+    named = {value: [name for name, state in states.items() if state["calibrated"] is value] for value in (True, False, None)}
     if not named[True] and not named[False]:
         return "uncalibrated"
     if not named[False] and not named[None]:
@@ -130,9 +124,7 @@ def _verdict(score: ScoreCalibration) -> str:
         return f"{score.target.statistic}: {verdict}"
     bounds = statistic.interval
     interval = f" [{bounds.low:.2f}, {bounds.high:.2f}]" if bounds else ""
-    return (
-        f"{score.target.statistic.replace('_', ' ')} {statistic.value:.2f}{interval} of {statistic.n} labels: {verdict}"
-    )
+    return f"{score.target.statistic.replace('_', ' ')} {statistic.value:.2f}{interval} of {statistic.n} labels: {verdict}"
 
 
 @dataclass(frozen=True)

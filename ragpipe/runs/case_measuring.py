@@ -106,9 +106,7 @@ class CaseMeasuring:
             metric, case.key, jury, lambda member, repeat: self._measure_by(member, metric, case, repeat)
         )
 
-    async def _measure_by(
-        self, session: JudgeSession, metric: Metric, case: Case, repeat: int | None = None
-    ) -> Measurement:
+    async def _measure_by(self, session: JudgeSession, metric: Metric, case: Case, repeat: int | None = None) -> Measurement:
         """Run one metric on one case by one judge. A failed judgement is a result; a bug is not, unless it is recorded."""
         judge = CaseJudge(session, case.key, metric.name, repeat=repeat)
         try:
@@ -139,14 +137,11 @@ class CaseMeasuring:
                 f"{text}\n    the run stops at the first unexpected error; on_metric_error=record keeps it as that case's "
                 "error and goes on"
             )
-            if isinstance(
-                error, RagpipeError
-            ):  # what the metric returned was refused: no line of its code is to be shown
+            if isinstance(error, RagpipeError):  # what the metric returned was refused: no line of its code is to be shown
                 bug.user_fault = returned_fault(metric.name, str(case), str(error))
             raise bug from error
         scores = [
-            Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"})
-            for _ in metric.score_names
+            Score(status="error", reason=f"metric_error: {text}", details={"kind": "metric_error"}) for _ in metric.score_names
         ]
         return Measurement(metric, scores, judge.uses if judge else [])
 
@@ -159,10 +154,7 @@ class CaseMeasuring:
         return {metric.name: scores_of(metric) for metric in self._metrics if isinstance(metric, Computed)}
 
     def score_table(
-        self,
-        keys: Sequence[CaseKey],
-        measured: Iterable[Sequence[Measurement] | None],
-        computed: Mapping[str, ComputedScores],
+        self, keys: Sequence[CaseKey], measured: Iterable[Sequence[Measurement] | None], computed: Mapping[str, ComputedScores]
     ) -> pa.Table:
         """The rows of `scores.parquet` for some cases: case by case, in config order.
 
@@ -294,9 +286,7 @@ class ComputedScores:
         if columns is None:
             results = self._metric.compute(prepared) if prepared else ()
             if len(results) != len(prepared):
-                raise RagpipeError(
-                    f"compute gave {len(results)} results for {len(prepared)} cases: one each is expected"
-                )
+                raise RagpipeError(f"compute gave {len(results)} results for {len(prepared)} cases: one each is expected")
             scores = [scores_by_name(self._metric, result) for result in results]
             return ScoreColumns.of(names, scores)
         if (columns.names, columns.cases) != (names, len(prepared)):

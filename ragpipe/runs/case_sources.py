@@ -16,13 +16,7 @@ from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.report.console import Console
 from ragpipe.runs.collect_outputs import ask_system
-from ragpipe.runs.collected_outputs import (
-    collected_outputs,
-    has_failures,
-    mark_closed_book,
-    take_over_outputs,
-    unknown_methods,
-)
+from ragpipe.runs.collected_outputs import collected_outputs, has_failures, mark_closed_book, take_over_outputs, unknown_methods
 from ragpipe.runs.identity import kept_methods, method_identities, tables_digest
 from ragpipe.runs.judge_keys import check_judge
 from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
@@ -120,9 +114,7 @@ class DatasetSource(CaseSource):
         if methods and earlier.outputs_journal.is_file():
             counts = take_over_outputs(earlier.outputs_journal, folder.outputs_journal, methods)
             for method, count in counts.items():
-                self._console.say(
-                    f"{count:,} outputs of {method} are those of run {earlier.root.name}: it is as it was"
-                )
+                self._console.say(f"{count:,} outputs of {method} are those of run {earlier.root.name}: it is as it was")
 
     def _kept_methods(self, previous: Mapping[str, Any], identity: Mapping[str, Any]) -> list[str]:
         """The live methods whose outputs in a run are those that this run would collect, by the version alone where the user says so."""

@@ -254,9 +254,7 @@ class _MethodCollection:
         return replace(problem, fix="fields: {answer: answer, contexts: contexts} reads these two alone")
 
     def _nothing_answered(self, failure: SystemFailure) -> RagpipeError:
-        title = (
-            f"the system at {self._limits.place} answered none of the first {_PROBES} questions; nothing else was asked"
-        )
+        title = f"the system at {self._limits.place} answered none of the first {_PROBES} questions; nothing else was asked"
         if failure.kind in SILENT:
             return ProviderUnusable(f"{title}. The last: {failure.message}")
         what = "the function" if self._settings.kind == "python" else "the request (system.body) or the system"
@@ -379,9 +377,7 @@ def _check_names(fields: Mapping[str, Any]) -> None:
         fix,
     )
     names = ", ".join(map(repr, unknown))
-    raise SystemFailure(
-        "not_an_api_answer", f"no key of an output: {names}; {fix}"[:500], permanent=True, problem=problem
-    )
+    raise SystemFailure("not_an_api_answer", f"no key of an output: {names}; {fix}"[:500], permanent=True, problem=problem)
 
 
 def _meant(name: str, fields: Mapping[str, Any]) -> str | None:
@@ -446,9 +442,7 @@ def _is_number(value: Any) -> bool:
 
 
 @contextmanager
-def open_system_budget(
-    settings: LiveSystem, outputs_journal: Path, taken_over: Collection[str]
-) -> Iterator[Budget | None]:
+def open_system_budget(settings: LiveSystem, outputs_journal: Path, taken_over: Collection[str]) -> Iterator[Budget | None]:
     """The budget of a collection, None where it has none. It goes on from what the outputs say that they have cost.
 
     Args:
@@ -475,12 +469,7 @@ def open_system_budget(
 
 
 def ask_system(
-    folder: RunFolder,
-    settings: LiveSystem,
-    plugins: Sequence[str],
-    taken_over: Sequence[str],
-    name: str,
-    console: Console,
+    folder: RunFolder, settings: LiveSystem, plugins: Sequence[str], taken_over: Sequence[str], name: str, console: Console
 ) -> None:
     """Ask a live system for every output that is missing or failed, with progress on the console.
 
@@ -517,10 +506,7 @@ async def _collect(
         servers=stage.servers,
     )
     view = ProgressView(folder.iteration(1).create().progress, name=name, iteration=1, total=total)
-    with (
-        console.progress(meter.state, label="collecting", noun="outputs", keep=view.show),
-        SignalHandlers(stage, console.warn),
-    ):
+    with console.progress(meter.state, label="collecting", noun="outputs", keep=view.show), SignalHandlers(stage, console.warn):
         try:
             counts = await stage.run(lambda: read_samples(folder.samples))
         finally:

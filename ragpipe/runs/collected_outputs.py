@@ -151,6 +151,5 @@ def unknown_methods(system: AnySystem, methods: Iterable[str]) -> str | None:
     if not unknown:
         return None
     return (
-        f"system.retrieves: no output has the method {' or '.join(map(repr, unknown))}; "
-        f"there are {', '.join(map(repr, known))}"
+        f"system.retrieves: no output has the method {' or '.join(map(repr, unknown))}; there are {', '.join(map(repr, known))}"
     )

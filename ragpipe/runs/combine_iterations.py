@@ -73,8 +73,7 @@ def combine_iterations(
     final = folder.final.create()
     json_unless_same(final.metrics, metrics)
     json_unless_same(
-        final.cost,
-        {**head, "iteration_digests": _digests([iteration.cost for iteration in folders]), **final_cost(costs)},
+        final.cost, {**head, "iteration_digests": _digests([iteration.cost for iteration in folders]), **final_cost(costs)}
     )
     json_unless_same(folder.gates, gates_document(per_iteration, together.gates))
     return metrics

@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.comparison.change_sources import ChangeSources
-from ragpipe.comparison.comparison import (
-    COMPARED_CASES_SCHEMA,
-    Comparison,
-    compare_sides,
-    compared_cases,
-    comparison_document,
-)
+from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA, Comparison, compare_sides, compared_cases, comparison_document
 from ragpipe.comparison.run_agreement import agreement, questions
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import TITLE, Side, opened_side
@@ -50,9 +44,7 @@ class ComparedRuns:
 
 
 @contextmanager
-def compared_runs(
-    base: RunFolder, candidates: Sequence[RunFolder], settings: CompareSettings
-) -> Iterator[ComparedRuns]:
+def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: CompareSettings) -> Iterator[ComparedRuns]:
     """Compare runs, or the methods of `base` where `settings.kind` says so. The tables are open inside.
 
     Raises ConfigError where a candidate differs in what is not accepted, DataError for what cannot be read.
@@ -106,10 +98,7 @@ def write_comparison(compared: ComparedRuns) -> Path:
     sweep_temporaries(folder)
     json_unless_same(folder / "comparison.json", document)
     verdicts = [
-        {
-            **{key: document["candidates"][item["candidate"]][key] for key in ("name", "run_id", "method")},
-            **item["verdict"],
-        }
+        {**{key: document["candidates"][item["candidate"]][key] for key in ("name", "run_id", "method")}, **item["verdict"]}
         for item in document["comparisons"]
     ]
     json_unless_same(folder / "verdict.json", {"format": FORMAT, "verdicts": verdicts})

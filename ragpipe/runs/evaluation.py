@@ -51,12 +51,7 @@ class Evaluation:
     called when all figures are written, before they are printed. `calls` counts this start's calls to the judge."""
 
     def __init__(
-        self,
-        spec: RunSpec,
-        policy: EvaluatePolicy,
-        console: Console,
-        *,
-        before_result: Callable[[], None] = lambda: None,
+        self, spec: RunSpec, policy: EvaluatePolicy, console: Console, *, before_result: Callable[[], None] = lambda: None
     ):
         self._before_result = before_result
         self._spec, self._policy, self._console = spec, policy, console
@@ -111,9 +106,7 @@ class Evaluation:
         """Whether nothing changes: not even reports are written again. Failures that nothing here could answer are finished too."""
         if not self._spec.is_own_source or (self._config.retry_errors and self._policy.asks_judge):
             return False
-        if not (
-            self._has_results() and all(self._scoring.has_current_prices(number) for number in self._spec.iterations)
-        ):
+        if not (self._has_results() and all(self._scoring.has_current_prices(number) for number in self._spec.iterations)):
             return False
         if self._policy.asks_judge or not self._policy.reads_call_store:
             return True

@@ -159,13 +159,7 @@ def _check_changeable(changes: Sequence[str], changeable: Sequence[str], task: s
     if not changeable:
         expected = f"no change: task={task} reads the run as it is (only {of_this_start} may be set)"
     problems = [
-        Problem(
-            origins.location(key),
-            key,
-            "a change of what is frozen in the run",
-            expected,
-            f"task=evaluate with {key}=...",
-        )
+        Problem(origins.location(key), key, "a change of what is frozen in the run", expected, f"task=evaluate with {key}=...")
         for key in refused
     ]
     raise ConfigError(f"task={task} cannot change everything of a run", problems)
@@ -294,8 +288,7 @@ class AskedAbout(Settings):
         default=None, description="Method whose output is meant. null: all of them."
     )
     metric: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None,
-        description="Name of a metric; for task=explain also of one of its scores or of a composite. null: all.",
+        default=None, description="Name of a metric; for task=explain also of one of its scores or of a composite. null: all."
     )
 
 

@@ -20,13 +20,7 @@ from ragpipe.runs.calibration_states import ScoringSources
 from ragpipe.runs.settings import RunConfig
 from ragpipe.score.case_blocks import SCORE_COLUMNS, CaseBlock, aligned
 from ragpipe.score.dimensions import Fields, case_columns
-from ragpipe.score.gate_results import (
-    Precision,
-    power_words,
-    precision_before,
-    precision_before_comparison,
-    precision_of,
-)
+from ragpipe.score.gate_results import Precision, power_words, precision_before, precision_before_comparison, precision_of
 from ragpipe.score.gate_rules import define
 from ragpipe.score.gate_settings import Gate
 from ragpipe.score.normalisation import OVERALL
@@ -68,11 +62,7 @@ def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
 
 
 def _expected(
-    definition: Mapping[str, Any],
-    questions: Whole,
-    earlier: Mapping[str, Any] | None,
-    run_id: str,
-    scoring: ScoringSettings,
+    definition: Mapping[str, Any], questions: Whole, earlier: Mapping[str, Any] | None, run_id: str, scoring: ScoringSettings
 ) -> tuple[Precision | None, str]:
     is_same = earlier is not None and _limited(earlier) == _limited(definition)
     measured = precision_of(earlier, scoring.level) if earlier and is_same else None

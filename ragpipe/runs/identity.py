@@ -81,9 +81,7 @@ def metric_signatures(config: RunConfig) -> dict[str, str]:
 def _metric_signature(metric: Metric, embedder: str | None) -> str:
     parts = [f"v{metric.version}"]
     parts += [f"{step}:{prompt.version}@{prompt.sha256[:8]}" for step, prompt in metric.prompts().items()]
-    parts += [
-        f"{step}.examples:{graded.version}@{graded.sha256[:8]}" for step, graded in metric.graded_examples.items()
-    ]
+    parts += [f"{step}.examples:{graded.version}@{graded.sha256[:8]}" for step, graded in metric.graded_examples.items()]
     if metric.needs_embedder and embedder:
         parts.append(f"embedder:{embedder}")
     if sources := metric_sources(type(metric)).sources:
@@ -216,8 +214,7 @@ def method_identities(system: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         methods = {system["method"]: system} if "method" in system else {}
     left_out = _OF_NO_ANSWER | {"method"}
     return {
-        str(name): {key: value for key, value in identity.items() if key not in left_out}
-        for name, identity in methods.items()
+        str(name): {key: value for key, value in identity.items() if key not in left_out} for name, identity in methods.items()
     }
 
 

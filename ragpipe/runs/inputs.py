@@ -163,8 +163,7 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
         if lost := [path.name for path in (folder.scores, folder.judge_inputs) if table_fault(path)]:
             del states[number]
             console.warn(
-                f"iteration {number}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored "
-                "replies"
+                f"iteration {number}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored replies"
             )
 
 
@@ -199,13 +198,10 @@ def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
             "answered is in the call store"
         )
     problems = [
-        Problem(str(path), "file", fault, "the file that ragpipe wrote", _REMOVE_IT)
-        for path, fault in _faults(folder.root)
+        Problem(str(path), "file", fault, "the file that ragpipe wrote", _REMOVE_IT) for path, fault in _faults(folder.root)
     ]
     if not problems and isinstance(error, FileNotFoundError) and error.filename:
-        problems = [
-            Problem(str(error.filename), "file", "no such file", "a file of this run", "start the same command again")
-        ]
+        problems = [Problem(str(error.filename), "file", "no such file", "a file of this run", "start the same command again")]
     return DataError("files of a run cannot be read", problems) if problems else None
 
 

@@ -107,12 +107,7 @@ async def judge_iteration(
             label = f"judging {iteration} of {len(spec.iterations)}:" if len(spec.iterations) > 1 else "judging"
             shown = console.progress(meter.state, label=label, keep=view.show)
             try:
-                with (
-                    run_deadline(config, session, ends_at),
-                    _watched(check, stage),
-                    shown,
-                    SignalHandlers(stage, console.warn),
-                ):
+                with run_deadline(config, session, ends_at), _watched(check, stage), shown, SignalHandlers(stage, console.warn):
                     progress = await stage.run()
             finally:
                 view.show(meter.state(), at_once=True)

@@ -190,9 +190,7 @@ def _in_process_session(judge: AnyJudge, replies: ReplyStore | None, embedder: J
     if judge.session_by:
         session: JudgeSession = registry.imported(judge.session_by)(judge, replies, embedder)
         return session
-    return JudgeSession(
-        identity=judge.identity_of_judge(), label=judge.label, in_process=judge.in_process(), embedder=embedder
-    )
+    return JudgeSession(identity=judge.identity_of_judge(), label=judge.label, in_process=judge.in_process(), embedder=embedder)
 
 
 def _language_model_session(
@@ -237,26 +235,18 @@ def computes_vectors(config: RunConfig) -> bool:
     return has_encoder or bool(config.embedder.implementation)
 
 
-def _encoder_session(
-    replies: ReplyStore, transport: Transport | None, settings: Any, corpus: Corpus | None
-) -> JudgeSession:
+def _encoder_session(replies: ReplyStore, transport: Transport | None, settings: Any, corpus: Corpus | None) -> JudgeSession:
     """The session of the encoder that compares the tokens of two texts; without a transport it is computed here."""
     if transport is None:
         transport = LocalTransport(settings.pair_scores(corpus))
-    return JudgeSession(
-        identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies
-    )
+    return JudgeSession(identity=settings.identity_of_embedder(), label=settings.label, transport=transport, store=replies)
 
 
-def _embedder_transport(
-    config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]
-) -> Transport:
+def _embedder_transport(config: RunConfig, run_id: str, budget: Budget | None, warn: Callable[[str], None]) -> Transport:
     """The transport of the configured embedder. Models are loaded and libraries imported for the first text."""
     settings = config.embedder
     if settings.transport_by and config.transport.asks:
-        transport: Transport = registry.imported(settings.transport_by)(
-            settings, run_id=run_id, tell=warn, budget=budget
-        )
+        transport: Transport = registry.imported(settings.transport_by)(settings, run_id=run_id, tell=warn, budget=budget)
         return transport
     return LocalTransport(vectors_by(settings.encoder())) if settings.implementation else StoredTransport()
 

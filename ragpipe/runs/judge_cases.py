@@ -367,8 +367,7 @@ class JudgeStage:
                 scores.add(case)
         table = self._measuring.score_table(block.keys, block.measured, computed)
         packed = (
-            rows or self._packed(block.keys[place], block.measured[place] or ())
-            for place, rows in enumerate(block.asked)
+            rows or self._packed(block.keys[place], block.measured[place] or ()) for place, rows in enumerate(block.asked)
         )
         groups = row_groups(packed, GROUP_BYTES)
         self._inputs.write_groups(block.index, (table_from(columns, JUDGE_INPUTS) for columns in groups))

@@ -71,12 +71,7 @@ def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
 
 
 def new_manifest(
-    config: RunConfig,
-    identity: Mapping[str, Any],
-    *,
-    run_id: str,
-    data: Mapping[str, Any],
-    source_run: str | None = None,
+    config: RunConfig, identity: Mapping[str, Any], *, run_id: str, data: Mapping[str, Any], source_run: str | None = None
 ) -> dict[str, Any]:
     """The manifest of a run of which nothing is judged yet.
 

@@ -100,17 +100,11 @@ def _other_runs(own: RunFolder) -> Iterator[tuple[RunFolder, Mapping[str, Any]]]
 
 def _is_same(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether another run, by the manifests, measures the same cases with the same metrics and judge, by the same code."""
-    ways = (
-        {name: section for name, section in run["identity"].items() if name not in _BESIDE_THE_WAY}
-        for run in (own, other)
-    )
+    ways = ({name: section for name, section in run["identity"].items() if name not in _BESIDE_THE_WAY} for run in (own, other))
     is_same_code = own["code"] == other.get("code")
     is_same_prompts = own["prompts"] == other.get("prompts")  # rows name the version of a template, too
     return (
-        next(ways) == next(ways)
-        and is_same_code
-        and is_same_prompts
-        and own["data"]["frozen"] == other["data"].get("frozen")
+        next(ways) == next(ways) and is_same_code and is_same_prompts and own["data"]["frozen"] == other["data"].get("frozen")
     )
 
 
@@ -161,9 +155,7 @@ def _accepted(config: RunConfig) -> Callable[[Mapping[str, Any]], bool]:
     return is_accepted
 
 
-def rows_hold(
-    judge_inputs: Path, store: StorePlace | None, run_id: str, accept: Callable[[Mapping[str, Any]], bool]
-) -> bool:
+def rows_hold(judge_inputs: Path, store: StorePlace | None, run_id: str, accept: Callable[[Mapping[str, Any]], bool]) -> bool:
     """Whether a run may use every row of another run's `judge_inputs.parquet`, and the call store has the reply or failure of each,
     equal in all that the row says of it.
 

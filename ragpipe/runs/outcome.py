@@ -114,9 +114,7 @@ class RunOutcome:
         metrics = [self._metrics_of(number) for number in self._iterations]
         if any(score["n_ok"] for one in metrics for score in one["overall"]["scores"].values()):
             return False
-        return not any(
-            pc.any(pc.is_valid(part["answer"])).as_py() for part in batches(self._folder.outputs, ["answer"])
-        )
+        return not any(pc.any(pc.is_valid(part["answer"])).as_py() for part in batches(self._folder.outputs, ["answer"]))
 
     def _end_of_budget(self, used_up: BudgetUsedUp) -> int:
         """Exit code 4 whatever the coverage: the results are those of a part of the run. Prints what was not judged."""
@@ -130,11 +128,7 @@ class RunOutcome:
             if score.get("n_error")
         ]
         coverage = f"; judged: {', '.join(partial)}" if partial else ""
-        later = (
-            f"; {open_iterations:,} of {judged + open_iterations:,} iterations were not begun"
-            if open_iterations
-            else ""
-        )
+        later = f"; {open_iterations:,} of {judged + open_iterations:,} iterations were not begun" if open_iterations else ""
         self._console.warn(
             f"exit code 4: {used_up}{coverage}{later}. What was judged stands, and the figures are of that part alone"
         )
@@ -207,9 +201,7 @@ class RunOutcome:
             return "the same command asks again"
         if self._error_kinds_of_judge():
             return MISSING_REPLY_FIX if self._asks_judge else ASK_ELSEWHERE
-        return (
-            "no new start changes it: the errors come from the data; correct what task=plan and the report name there"
-        )
+        return "no new start changes it: the errors come from the data; correct what task=plan and the report name there"
 
     def _metrics_of(self, iteration: int) -> dict[str, Any]:
         metrics: dict[str, Any] = read_json(self._folder.iteration(iteration).metrics)
@@ -276,12 +268,7 @@ def _local(time: str) -> str:
 
 
 def note_reply_times(
-    config: RunConfig,
-    folder: IterationFolder,
-    manifest: dict[str, Any],
-    *,
-    source: Mapping[str, Any] | None,
-    reads_store: bool,
+    config: RunConfig, folder: IterationFolder, manifest: dict[str, Any], *, source: Mapping[str, Any] | None, reads_store: bool
 ) -> None:
     """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file says
     (`judge_drift.NOTE`).

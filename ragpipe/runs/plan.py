@@ -339,9 +339,7 @@ class _Planner:
                 if value is not None:
                     self._recorded[name] += 1
                     self._verdicts.setdefault(name, SeenVerdicts()).add_recorded(value)
-            _count_several(
-                case, [metric for metric in self._metrics if await self._applies(metric, case)], self._several
-            )
+            _count_several(case, [metric for metric in self._metrics if await self._applies(metric, case)], self._several)
 
     async def _applies(self, metric: Metric, case: Case) -> bool:
         """Whether a metric applies to a case; if so, what it asks is added."""
@@ -459,9 +457,7 @@ def _rendered(asked: Asked, length: int, *, always: bool) -> tuple[Message, ...]
     return ()
 
 
-def check_reply_keys(
-    prompt: Prompt, schema: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]] | None = None
-) -> None:
+def check_reply_keys(prompt: Prompt, schema: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     """Raises PromptError, with the line, for a template that asks for another reply than its step reads.
 
     It names, in quotes, some of the keys that every reply must have, but not all; or it names a key that only another

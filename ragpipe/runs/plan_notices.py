@@ -44,11 +44,7 @@ def missing_embedder_line(config: RunConfig) -> str | None:
     )
 
 
-_RULE_TEXTS: dict[ReferenceRule, str] = {
-    "any": "any one counts",
-    "first": "the first alone counts",
-    "all": "all of them count",
-}
+_RULE_TEXTS: dict[ReferenceRule, str] = {"any": "any one counts", "first": "the first alone counts", "all": "all of them count"}
 
 
 def reference_lines(plan: Plan) -> list[str]:
@@ -79,9 +75,7 @@ def report_gaps(plan: Plan, console: Console) -> None:
     for metric in plan.metrics:
         if metric.too_long:
             cases = f"{metric.too_long:,} case{'s are' if metric.too_long > 1 else ' is'}"
-            console.warn(
-                f"{metric.name}: {cases} too long for a question, first {on_one_line(metric.first_too_long, 300)}"
-            )
+            console.warn(f"{metric.name}: {cases} too long for a question, first {on_one_line(metric.first_too_long, 300)}")
         if metric.unforeseen:
             console.warn(
                 f"{metric.name}: the plan cannot tell what it asks about {plural(metric.unforeseen, 'case')}, first "
@@ -90,9 +84,7 @@ def report_gaps(plan: Plan, console: Console) -> None:
     for gap, names in plan.gaps:
         why = f" ({on_one_line(gap.why, 200)})" if gap.why else ""
         if gap.is_whole:
-            console.say(
-                f"{gap.part}: not recorded in method {gap.method}{why}: {', '.join(names)} not applicable there"
-            )
+            console.say(f"{gap.part}: not recorded in method {gap.method}{why}: {', '.join(names)} not applicable there")
         else:
             console.warn(f"{gap}{why}: {', '.join(names)} skipped there")
 
@@ -173,9 +165,7 @@ def unmet_lines(config: RunConfig, plan: Plan) -> list[str]:
             continue
         needs = ", ".join(needed_labels(config.metrics[planned.name]))
         why = ", ".join(f"{count:,} {reason}" for reason, count in planned.skipped.most_common(3))
-        lines.append(
-            f"{planned.name}: skipped in every case ({why}); it needs {needs}: map them, or take the metric away"
-        )
+        lines.append(f"{planned.name}: skipped in every case ({why}); it needs {needs}: map them, or take the metric away")
     return lines
 
 

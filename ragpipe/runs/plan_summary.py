@@ -96,9 +96,7 @@ def prompt_counter(judge: object, *, rough: bool = False) -> PromptCounter:
     place: SchemaPlace = "message" if mode != "json_schema" else "request"
     if place == "request" and (judge.api_base is not None or judge.provider in LOCAL):
         place = "none"  # such servers constrain the decoding by the schema, and do not show it to the model
-    return PromptCounter(
-        lru_cache(maxsize=64)(partial(count_tokens, model=judge.model)), place
-    )  # instructions come again
+    return PromptCounter(lru_cache(maxsize=64)(partial(count_tokens, model=judge.model)), place)  # instructions come again
 
 
 def plan_ahead(spec: RunSpec, recorded: Sequence[Path]) -> str:
@@ -133,12 +131,7 @@ class MemberPlan:
 
 
 def member_plans(
-    config: RunConfig,
-    reader: CaseReader,
-    run_id: str | None = None,
-    *,
-    rough: bool = False,
-    recorded: Sequence[Path] = (),
+    config: RunConfig, reader: CaseReader, run_id: str | None = None, *, rough: bool = False, recorded: Sequence[Path] = ()
 ) -> list[MemberPlan]:
     """The plan of each member of the jury over frozen cases, minus the replies that are stored; empty where one judge judges. With a
     cascade, that of its second member is an upper bound: every case.
@@ -154,9 +147,7 @@ def member_plans(
     if not isinstance(jury, JurySettings):
         return []
     return [
-        MemberPlan(
-            name, member, plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats)
-        )
+        MemberPlan(name, member, plan_remaining(member, reader, run_id, rough=rough, recorded=recorded, repeats=jury.repeats))
         for name, member in member_configs(config).items()
         if member.metrics
     ]

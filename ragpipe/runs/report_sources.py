@@ -43,9 +43,7 @@ class ReportSources:
         reports = {name: sha256_file(path) for name, path in paths.items() if _is_report(run, name)}
         sources = {
             "code": code_digest(),
-            "templates": [
-                sha256_file(path) for path in sorted(TEMPLATES.parent.glob("*/*.*")) if path.suffix != ".pyc"
-            ],
+            "templates": [sha256_file(path) for path in sorted(TEMPLATES.parent.glob("*/*.*")) if path.suffix != ".pyc"],
             "settings": settings.model_dump(mode="json"),
             "shown": dict(shown),
             "files": digests,
@@ -73,13 +71,7 @@ class ReportSources:
 def _is_source(name: str) -> bool:
     """Whether a file of the run, named by its path in the folder, may be read for a report."""
     top = name.partition("/")[0]
-    return top.startswith("iteration-") or top in (
-        "final",
-        "gates.json",
-        "index.json",
-        "outputs.parquet",
-        "samples.parquet",
-    )
+    return top.startswith("iteration-") or top in ("final", "gates.json", "index.json", "outputs.parquet", "samples.parquet")
 
 
 def _is_report(run: RunFolder, name: str) -> bool:

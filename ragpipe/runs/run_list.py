@@ -236,9 +236,7 @@ def named_folders(output_dir: str, name: str | None) -> list[Path]:
     if folders:
         return folders
     fix = "name=... and output_dir=... as the runs were started with"
-    raise DataError(
-        "there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)]
-    )
+    raise DataError("there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)])
 
 
 _MUTATED = "selftest.json"
@@ -305,13 +303,7 @@ def chosen_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
 
 
 def run_of_task(
-    word: str,
-    plain: Mapping[str, Any],
-    origins: ConfigOrigins,
-    *,
-    key: str = "run",
-    fetches: bool = False,
-    check: bool = True,
+    word: str, plain: Mapping[str, Any], origins: ConfigOrigins, *, key: str = "run", fetches: bool = False, check: bool = True
 ) -> RunFolder:
     """The run that `word` names in the configuration of this start.
 

@@ -146,9 +146,7 @@ def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseB
 
 
 def _group_fields(settings: ScoringSettings) -> list[str]:
-    return sorted(
-        {field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")}
-    )
+    return sorted({field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")})
 
 
 def untrusted_scores(inputs: ScoreInputs) -> set[str]:

@@ -81,9 +81,7 @@ class ScoringFiles:
                     write_unless_same(folder.calibration, path.read_bytes())
                 return
         expected = f"a calibration with the sha256 {digest[:12]}..., the run's own"
-        problem = Problem(
-            str(folder.calibration), "scoring.calibration", "no such file", expected, "scoring.calibration=PATH"
-        )
+        problem = Problem(str(folder.calibration), "scoring.calibration", "no such file", expected, "scoring.calibration=PATH")
         raise DataError("the calibration cannot be used", [problem])
 
     def _folder_of(self, run_id: str) -> RunFolder:
@@ -140,9 +138,7 @@ def resolved_for_finished(
     resolved = _Resolution(beside, root)
     scored = _with_gates(config, resolved.run_ids(config, own_ids))
     found = by_own_calibration and is_regular_file(folder.own_calibration)
-    scored, calibration = _with_calibration(
-        scored, str(folder.own_calibration) if found else scored.scoring.calibration
-    )
+    scored, calibration = _with_calibration(scored, str(folder.own_calibration) if found else scored.scoring.calibration)
     return scored, ScoringFiles((beside, root), resolved.folders, folder, calibration)
 
 
@@ -168,13 +164,7 @@ class _Resolution:
                 continue
             if run_ids[name] in own_ids:
                 problems.append(
-                    Problem(
-                        "scoring",
-                        key,
-                        f"{gate.against!r}, the run itself",
-                        "another run",
-                        "name an earlier run by its id",
-                    )
+                    Problem("scoring", key, f"{gate.against!r}, the run itself", "another run", "name an earlier run by its id")
                 )
         if problems:
             raise ConfigError(_TITLE, problems)
@@ -208,9 +198,7 @@ class _Resolution:
         name = self._named.relative_to(self._root) if self._named.is_relative_to(self._root) else self._named
         gate = key.removesuffix(".against")
         fix = f"start it once without this gate ({gate}=null), or {gate}.without_cases=not_applicable"
-        return Problem(
-            "scoring", key, f"'latest', and no earlier run of the name {name} that is scored", "a finished run", fix
-        )
+        return Problem("scoring", key, f"'latest', and no earlier run of the name {name} that is scored", "a finished run", fix)
 
 
 def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:

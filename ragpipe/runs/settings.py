@@ -122,9 +122,7 @@ class StoredTransportSettings(AnyTransport):
     """Only stored replies are used."""
 
     asks: ClassVar[bool] = False
-    kind: Literal["stored"] = Field(
-        default="stored", description="Only stored replies are used; a missing one is an error."
-    )
+    kind: Literal["stored"] = Field(default="stored", description="Only stored replies are used; a missing one is an error.")
 
     def open(self, judge: JudgeSettings, store: Path, **start: Any) -> Transport:
         from ragpipe.judge.session import StoredTransport
@@ -141,8 +139,7 @@ class StoreSettings(Settings):
     """The `store` section: where judge replies are kept for all runs (a folder of a local disk, never NFS, or a database), and a recording of some."""
 
     path: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None,
-        description="Folder of the judge replies of all runs, on a local disk. null: `.store` in `output_dir`.",
+        default=None, description="Folder of the judge replies of all runs, on a local disk. null: `.store` in `output_dir`."
     )
     url: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
@@ -189,15 +186,10 @@ class TopSettings(Settings):
         ),
     )
     output_dir: Annotated[str, NotInIdentity] = Field(
-        default="outputs",
-        min_length=1,
-        description="Folder that holds the runs, relative to where the command is started.",
+        default="outputs", min_length=1, description="Folder that holds the runs, relative to where the command is started."
     )
     iterations: Annotated[int, NotInIdentity] = Field(
-        default=1,
-        ge=1,
-        le=1000,
-        description="How often the same outputs are judged, 1 to 1,000. Every iteration is paid for.",
+        default=1, ge=1, le=1000, description="How often the same outputs are judged, 1 to 1,000. Every iteration is paid for."
     )
     seed: Annotated[int, NotInIdentity] = Field(
         default=0,
@@ -206,8 +198,7 @@ class TopSettings(Settings):
         description="Seed of `dataset.sample` where that has none of its own, and of test sets, 0 to 4,294,967,295.",
     )
     plugins: Annotated[list[str], NotInIdentity] = Field(
-        default_factory=list,
-        description="Your own Python packages, whose metrics and systems may be named. Default: none.",
+        default_factory=list, description="Your own Python packages, whose metrics and systems may be named. Default: none."
     )
     prompt_dirs: Annotated[list[str], NotInIdentity] = Field(
         default_factory=list,
@@ -234,8 +225,7 @@ class TopSettings(Settings):
         ),
     )
     retry_errors: Annotated[bool, NotInIdentity] = Field(
-        default=False,
-        description="Whether questions that failed for good are asked again. Default: their failure is kept.",
+        default=False, description="Whether questions that failed for good are asked again. Default: their failure is kept."
     )
     lock_wait_s: Annotated[float | None, NotInIdentity] = Field(
         default=None,
@@ -258,18 +248,14 @@ class TopSettings(Settings):
     @classmethod
     def _folder_name(cls, value: str) -> str:
         if not _FOLDER.match(value) or value.endswith("."):
-            raise ValueError(
-                "a folder's name: letters, digits, '.', '_', '-', at most 64, beginning with a letter or digit"
-            )
+            raise ValueError("a folder's name: letters, digits, '.', '_', '-', at most 64, beginning with a letter or digit")
         return value
 
     @field_validator("output_dir")
     @classmethod
     def _on_a_local_disk(cls, folder: str) -> str:
         if is_remote(folder):
-            raise ValueError(
-                "a folder of this machine: a run works on a local disk, and publish=ADDRESS copies it at the end"
-            )
+            raise ValueError("a folder of this machine: a run works on a local disk, and publish=ADDRESS copies it at the end")
         return folder
 
     @field_validator("publish")
@@ -286,9 +272,7 @@ class TopSettings(Settings):
             if not _MODULE.match(name):
                 raise ValueError(f"names of Python packages, found {name!r}")
             if name.partition(".")[0] in _NO_PLUGINS:
-                raise ValueError(
-                    f"packages of yours; {name!r} is none: it would let a configuration name any function in it"
-                )
+                raise ValueError(f"packages of yours; {name!r} is none: it would let a configuration name any function in it")
             if not _is_importable(name):
                 raise ValueError(f"packages that can be imported; {name!r} cannot: install it or set PYTHONPATH")
         return plugins
@@ -308,9 +292,7 @@ class TopSettings(Settings):
 class RunConfig(TopSettings):
     """Everything a run needs, checked. Made by `validate_config`."""
 
-    dataset: DatasetSettings = Field(
-        description="The cases: which files, and how their records become questions and outputs."
-    )
+    dataset: DatasetSettings = Field(description="The cases: which files, and how their records become questions and outputs.")
     system: SerializeAsAny[AnySystem] = Field(description="The system under test: where the outputs come from.")
     judge: SerializeAsAny[AnyJudge] = Field(description="The judge: who answers the metrics' questions.")
     transport: Annotated[SerializeAsAny[AnyTransport], NotInIdentity] = Field(

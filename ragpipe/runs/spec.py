@@ -192,12 +192,7 @@ class VerifyPolicy(RescorePolicy):
     seals_run = False
 
     def __init__(
-        self,
-        finished: FinishedRun,
-        *,
-        fix: str,
-        spend: Callable[[int], Usage],
-        rates: Mapping[int, Mapping[str, Price]],
+        self, finished: FinishedRun, *, fix: str, spend: Callable[[int], Usage], rates: Mapping[int, Mapping[str, Price]]
     ):
         super().__init__(finished, fix=fix)
         self._spend, self._rates = spend, rates

@@ -73,9 +73,7 @@ def ended_line(job: Job, jobs: int, arguments: str, seconds: float) -> str:
     return job_line(job.number + 1, jobs, arguments, _with_results(job), seconds)
 
 
-def compare_jobs(
-    jobs: Sequence[Job], arguments: Sequence[str], console: Console, warnings: Sequence[str] = ()
-) -> Path | None:
+def compare_jobs(jobs: Sequence[Job], arguments: Sequence[str], console: Console, warnings: Sequence[str] = ()) -> Path | None:
     """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table and the `warnings` of the jobs. Returns the
     folder.
 
@@ -101,9 +99,7 @@ def compare_jobs(
     json_unless_same(folder / "sweep.json", _document(results, arguments, home, folder))
     if section := sweep_section(results, rows, judgings):
         print_report(Report("", "", "", None, (), (section,)), console)
-    of_runs = [
-        (warning["kind"], warning["text"]) for job in results if job.metrics for warning in job.metrics["warnings"]
-    ]
+    of_runs = [(warning["kind"], warning["text"]) for job in results if job.metrics for warning in job.metrics["warnings"]]
     kinds = {text: kind for kind, text in of_runs}
     print_warnings([*((kinds.get(text, text), text) for text in warnings), *of_runs], console, "")
     console.say(f"comparison: {folder / 'comparison.md'}")
@@ -155,9 +151,7 @@ def other_judgings(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[i
     `runs` are the folder and the `final/metrics.json` of each job with results. Raises DataError for what cannot be read.
     """
     manifests = {number: checked_manifest(RunFolder(folder)) for number, (folder, _) in runs.items()}
-    alarms = [
-        alarm for number, (folder, _) in runs.items() for alarm in known_alarms(RunFolder(folder), manifests[number])
-    ]
+    alarms = [alarm for number, (folder, _) in runs.items() for alarm in known_alarms(RunFolder(folder), manifests[number])]
     ways: dict[int, list[int]] = {}  # the jobs that were judged like the first of them
     for number, manifest in manifests.items():
         alike = (first for first in ways if not judging_differences(manifests[first], manifest, alarms))
@@ -187,7 +181,5 @@ def _shifts(
     runs: Mapping[int, tuple[Path, Mapping[str, Any]]], manifests: Mapping[int, Mapping[str, Any]], base: int, job: int
 ) -> Shifts:
     with ExitStack() as stack:
-        sides = [
-            stack.enter_context(opened_side(RunFolder(runs[number][0]), manifests[number])) for number in (base, job)
-        ]
+        sides = [stack.enter_context(opened_side(RunFolder(runs[number][0]), manifests[number])) for number in (base, job)]
         return judging_shifts(sides[0], sides[1], float(sides[0].metrics["scoring"]["level"]))

@@ -85,9 +85,7 @@ def task_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> str:
     if not isinstance(name, str) or registry.find("task", name) is None:
         options = sorted(registry.names("task"))
         expected, fix = f"one of {', '.join(options)}", did_you_mean(str(name), options)
-        raise ConfigError(
-            INVALID_CONFIGURATION, [Problem(origins.location("task"), "task", show_value(name), expected, fix)]
-        )
+        raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.location("task"), "task", show_value(name), expected, fix)])
     return str(name)
 
 
@@ -303,9 +301,7 @@ def _unknown_keys(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Prob
     known = sorted(RUN_KEYS)
     expected = f"one of {', '.join(known)}"
     unknown = {key: f"an unknown key (= {show_value(value)})" for key, value in plain.items() if key not in known}
-    return [
-        Problem(origins.location(key), key, state, expected, did_you_mean(key, known)) for key, state in unknown.items()
-    ]
+    return [Problem(origins.location(key), key, state, expected, did_you_mean(key, known)) for key, state in unknown.items()]
 
 
 def _misspelt_words(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Problem]:
@@ -317,9 +313,7 @@ def _misspelt_words(plain: Mapping[str, Any], origins: ConfigOrigins) -> list[Pr
         word = near.removeprefix("did you mean ").partition(" ")[0].rstrip("?")
         sign = "+" if word in _OVERLAYS else ""
         fix = f"did you mean {sign}{word}={value if isinstance(value, str) else '...'}?"
-        problems.append(
-            Problem(origins.location(key), key, f"an unknown key (= {show_value(value)})", f"{sign}{word}", fix)
-        )
+        problems.append(Problem(origins.location(key), key, f"an unknown key (= {show_value(value)})", f"{sign}{word}", fix))
     return problems
 
 

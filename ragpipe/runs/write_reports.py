@@ -50,9 +50,7 @@ def write_reports(
         shown_folder: How the folder is named to the user (`outputs/x/latest`); by default the target.
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
-    plugins = [
-        Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)
-    ]
+    plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]
     shown = {"iteration": iteration.root.name, "name": name_of(run), "drift": drift_of(run), "plugins": plugins}
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results

@@ -80,9 +80,7 @@ def _breakdowns(
             warnings.append(f"{field} has more than {VALUES_MAX} values: not broken down by it")
         elif names:
             by[field] = {
-                names[code]: _applicable(
-                    overall if len(places) == ledger.n else summary(ledger, places, specs, settings)
-                )
+                names[code]: _applicable(overall if len(places) == ledger.n else summary(ledger, places, specs, settings))
                 for code, places in by_label(cases, codes)
             }
     return by, warnings
@@ -155,9 +153,7 @@ def by_label(cases: Places, codes: Places) -> Iterator[tuple[int, Places]]:
     yield from zip(labels.tolist(), np.split(cases[order], starts[1:]), strict=True)
 
 
-def summary(
-    ledger: Accumulators, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings
-) -> dict[str, Any]:
+def summary(ledger: Accumulators, places: Places, specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, Any]:
     """What `metrics.json` says of some cases, given by their numbers."""
     scores = {spec.name: _score(ledger.scores[spec.name], ledger, places, spec, settings) for spec in specs}
     if settings.shows_overall(ledger.scores):
@@ -188,10 +184,7 @@ def _score(
     judged = measured[score.passed[measured] >= 0]
     numbers = figures_of(
         estimate_of(
-            score.values[measured],
-            ledger.samples[measured],
-            score_declarations([spec], settings)[spec.name],
-            settings.level,
+            score.values[measured], ledger.samples[measured], score_declarations([spec], settings)[spec.name], settings.level
         ),
         estimate_rate(score.passed[judged].astype(np.float64), ledger.samples[judged], level=settings.level),
     )
@@ -271,12 +264,7 @@ def unshared_warnings(counts: Mapping[str, int]) -> list[str]:
 
 
 def shared_score(
-    methods: Mapping[str, Places],
-    samples: Places,
-    values: Floats,
-    rates: Floats,
-    scale: Mapping[str, Any],
-    level: float,
+    methods: Mapping[str, Places], samples: Places, values: Floats, rates: Floats, scale: Mapping[str, Any], level: float
 ) -> dict[str, Any] | None:
     """One score on its shared questions; None where fewer than two methods have it.
 

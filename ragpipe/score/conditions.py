@@ -108,9 +108,7 @@ class ScoreCondition(Bounds):
         description="Name of the score, or several of which the first that the run has counts. `*`: any score."
     )
     passed: bool | None = Field(default=None, description="Whether the case passed by the score. null: not tested.")
-    status: Status | None = Field(
-        default=None, description="Status of the score: ok, skipped or error. null: not tested."
-    )
+    status: Status | None = Field(default=None, description="Status of the score: ok, skipped or error. null: not tested.")
     measured: bool | None = Field(default=None, description="Whether the score has a value. null: not tested.")
     judged: bool | None = Field(
         default=None, description="Whether the case passed or failed by the score at all. null: not tested."
@@ -267,8 +265,7 @@ Condition = Annotated[
 Rule = Annotated[
     Condition,
     BeforeValidator(
-        lambda rule: {"any": rule} if isinstance(rule, list) else rule,
-        json_schema_input_type=Condition | list[Condition],
+        lambda rule: {"any": rule} if isinstance(rule, list) else rule, json_schema_input_type=Condition | list[Condition]
     ),
 ]
 

@@ -263,9 +263,7 @@ def served_line(counts: Mapping[str, Any]) -> str | None:
     if n_unknown:
         parts.append(f"{n_unknown:,} of {total:,} replies name no model")
     if n_cut := counts.get("prompts_cut", 0):
-        parts.append(
-            f"{n_cut:,} of {total:,} prompts were cut by the server, which counted far fewer tokens than were sent"
-        )
+        parts.append(f"{n_cut:,} of {total:,} prompts were cut by the server, which counted far fewer tokens than were sent")
     return "; ".join(parts) or None
 
 

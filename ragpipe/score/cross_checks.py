@@ -97,9 +97,7 @@ def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterato
                 yield Problem(where, key, problem, "scores that can be judged before it", fix)
 
 
-def _composites(
-    settings: ScoringSettings, declared: Specs, others: Callable[[], Specs], where: str
-) -> Iterator[Problem]:
+def _composites(settings: ScoringSettings, declared: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
     shipped_parts = {part for composite in shipped()["composites"].values() for part in composite["weights"]}
     known = {*shipped()["weights"], *shipped_parts, *declared} - {OVERALL.name}
     columns = {name for name, _, _ in CASE}
@@ -206,9 +204,7 @@ def _limits(gate: Gate, spec: ScoreSpec, key: str, where: str, *, judged: bool) 
         return  # the mean of a count has no bounds
     for end, value in (("min", gate.min), ("max", gate.max)):
         if value is not None and not 0 <= value <= 1:
-            expected = (
-                "0 to 1: a pass rate, or the mean of `score`, which is 0 (worst) to 1 (best) on every native scale"
-            )
+            expected = "0 to 1: a pass rate, or the mean of `score`, which is 0 (worst) to 1 (best) on every native scale"
             yield Problem(where, f"{key}.{end}", f"{value:g}", expected)
 
 

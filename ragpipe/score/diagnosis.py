@@ -52,8 +52,7 @@ class Items(Settings):
 
     name: Name = Field(description="Plural name of the items, as reports print it.")
     of: list[Listed] = Field(
-        min_length=1,
-        description="The lists that hold the items; in each case the first whose score the case has counts.",
+        min_length=1, description="The lists that hold the items; in each case the first whose score the case has counts."
     )
 
 
@@ -227,9 +226,7 @@ def mode_counts(truths: Mapping[str, Truth], failed: NDArray[np.bool_], places: 
         "n_with_failure_mode": int(np.count_nonzero(any_mode)),
         "n_failure_modes": sum(counts.values()),
         "n_failed_without_mode": int(np.count_nonzero(failed[places] & ~any_mode)),
-        "failure_modes": {
-            name: {"n": n, "n_judged": int(np.count_nonzero(chosen[name] >= 0))} for name, n in counts.items()
-        },
+        "failure_modes": {name: {"n": n, "n_judged": int(np.count_nonzero(chosen[name] >= 0))} for name, n in counts.items()},
     }
 
 

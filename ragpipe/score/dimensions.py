@@ -130,8 +130,7 @@ def case_columns(
     columns["n_turns"] = pc.fill_null(_lengths(samples["history"]), 0)
     columns["answer_chars"] = pc.utf8_length(outputs["answer"]).cast(WHOLE)
     return {
-        name: column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        for name, column in columns.items()
+        name: column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for name, column in columns.items()
     }
 
 

@@ -106,10 +106,7 @@ def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | No
         column = ledger.overall if spec is OVERALL else ledger.scores[spec.name]
         by_rate = gate["of"] == "pass_rate"
         places = places[column.passed[places] >= 0] if by_rate else places[column.status[places] == OK]
-        values, binary = (
-            (column.passed if by_rate else column.values)[places].astype(np.float64),
-            by_rate or spec.binary,
-        )
+        values, binary = ((column.passed if by_rate else column.values)[places].astype(np.float64), by_rate or spec.binary)
         if not by_rate:
             values, scale = _on_unit_scale(values, spec)
     samples, (low, high) = ledger.samples[places], scale
@@ -193,9 +190,7 @@ def judged_scores(settings: ScoringSettings, names: Iterable[str], asked: Collec
     return judged | ({OVERALL.name} if judged & {*settings.weighed} else set())
 
 
-def rests_on_judge(
-    gate: Gate, settings: ScoringSettings, declared: Mapping[str, ScoreSpec], judged: Collection[str]
-) -> bool:
+def rests_on_judge(gate: Gate, settings: ScoringSettings, declared: Mapping[str, ScoreSpec], judged: Collection[str]) -> bool:
     """Whether a gate's verdict depends on one of the `judged` scores. `declared` are all scores of the run by name."""
     needs = {gate.score or "", *settings.scores_behind(gate.failure_mode or "", declared)}
     spec = declared.get(gate.score or "")

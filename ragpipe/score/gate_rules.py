@@ -118,8 +118,7 @@ def decide_gate(
 
 
 def decide_gates(
-    gates: Sequence[tuple[Definition, Sequence[Mapping[str, Any]]]],
-    together: Mapping[str, Mapping[str, Any]] = _NOT_TOGETHER,
+    gates: Sequence[tuple[Definition, Sequence[Mapping[str, Any]]]], together: Mapping[str, Mapping[str, Any]] = _NOT_TOGETHER
 ) -> list[dict[str, Any]]:
     """All gates of a run with their verdicts: each definition with what its iterations say, as `decide_gate` has it.
 
@@ -364,7 +363,9 @@ def _why_inconclusive(gate: Mapping[str, Any], figures: Mapping[str, Any]) -> st
         if paired["state"] == "failed":
             return f"{ends} is not certain enough to fail among several gates (p {p:.2g})"
         if paired["reason"] == "judge_moved":
-            return f"answers that are the same in {gate['against']} were judged otherwise: the judge moved, judge both runs anew"
+            return (
+                f"answers that are the same in {gate['against']} were judged otherwise: the judge moved, judge both runs anew"
+            )
         if paired["reason"] == "states_nothing":
             return f"without answers that state nothing {ends} says otherwise"
         if paired["reason"] == "few_changed":

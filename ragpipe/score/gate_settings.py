@@ -131,9 +131,7 @@ class Gate(Settings):
             raise ValueError("`score` beside `against`: a failure mode has `max_rate` alone")
         limits = {"min": self.min, "max": self.max, "max_rate": self.max_rate}
         if beside := [name for name, limit in limits.items() if limit is not None]:
-            raise ValueError(
-                f"`max_drop` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own"
-            )
+            raise ValueError(f"`max_drop` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own")
         if self.by == "point":
             raise ValueError("`by: interval` beside `against`: of two equal runs one is always the lower")
         return self

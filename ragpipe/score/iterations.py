@@ -264,9 +264,7 @@ def _score(
         "errors": _counted([score.get("errors", {}) for score in scores]),
     }
     rate = _mean([score.get("pass_rate") for score in scores])
-    of_mean, of_rate = (
-        {key: intervals[key] for key in (name, f"{name}_reason") if key in intervals} for name in _INTERVALS
-    )
+    of_mean, of_rate = ({key: intervals[key] for key in (name, f"{name}_reason") if key in intervals} for name in _INTERVALS)
     return {
         "n_ok": counts["n_ok"],
         "mean": _mean([score.get("mean") for score in scores]),
@@ -278,9 +276,7 @@ def _score(
     }
 
 
-def _intervals(
-    repeated: Repeats, places: Whole, samples: Whole, scale: Mapping[str, Any], level: float
-) -> dict[str, Any]:
+def _intervals(repeated: Repeats, places: Whole, samples: Whole, scale: Mapping[str, Any], level: float) -> dict[str, Any]:
     """Of the mean and of the pass rate over the cases' own means."""
     measured = places[repeated.measured[places] > 0]
     voted = places[repeated.judged[places] > 0]
@@ -375,8 +371,7 @@ class _Flips:
 
     def listed(self) -> dict[str, Any]:
         entries = [
-            {**self.cases.key(place), "score": name, "passed": passed, "of": of}
-            for place, _, name, passed, of in self._found
+            {**self.cases.key(place), "score": name, "passed": passed, "of": of} for place, _, name, passed, of in self._found
         ]
         return {"n": self._count, "n_listed": len(entries), "cases": entries}
 
@@ -412,9 +407,7 @@ def findings_document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, A
     rule is not applicable where no iteration could decide it.
     """
     made = [entry for metrics in per_iteration for entry in metrics["diagnosis"]]
-    listed = [
-        _merged([entry for entry in made if entry["name"] == name]) for name in per_iteration[0]["overall"]["diagnosis"]
-    ]
+    listed = [_merged([entry for entry in made if entry["name"] == name]) for name in per_iteration[0]["overall"]["diagnosis"]]
     first, *others = [metrics["not_applicable"] for metrics in per_iteration]
     not_applicable = {
         kind: [name for name in names if all(name in later[kind] for later in others)] for kind, names in first.items()

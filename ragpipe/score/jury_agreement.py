@@ -50,9 +50,7 @@ def jury_document(scores: Path, specs: Sequence[ScoreSpec], members: Mapping[str
         for row in judged.to_pylist():
             if (jury := json.loads(row["details"]).get("jury")) is not None:
                 _add(scores_by_name.setdefault(row["score_name"], _Score()), names, row, jury)
-    described = {
-        spec.name: _described(scores_by_name[spec.name], spec, names) for spec in specs if spec.name in scores_by_name
-    }
+    described = {spec.name: _described(scores_by_name[spec.name], spec, names) for spec in specs if spec.name in scores_by_name}
     return {"members": dict(members), "scores": described}
 
 
@@ -145,10 +143,7 @@ def _cascade(score: _Score, spec: ScoreSpec) -> dict[str, Any]:
     first = np.array([value for _, value, _ in score.cascades])
     then = np.array([value for _, _, value in score.cascades])
     mean = float(np.mean(np.where(decided, then, first)))
-    document: dict[str, Any] = {
-        "decided_by_second": float(np.mean(decided)),
-        "drawn": int(np.sum(~decided & ~np.isnan(then))),
-    }
+    document: dict[str, Any] = {"decided_by_second": float(np.mean(decided)), "drawn": int(np.sum(~decided & ~np.isnan(then)))}
     usable = ~np.isnan(first)
     if spec.low is None or spec.high is None or not usable.all():
         return document

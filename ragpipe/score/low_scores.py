@@ -110,9 +110,7 @@ class LowScores:
                 for number, band in enumerate(low.bands)
             ],
             "patterns": {
-                field: groups
-                for field in self._settings.by
-                if (groups := self._groups(field, is_low, measured, ledger))
+                field: groups for field in self._settings.by if (groups := self._groups(field, is_low, measured, ledger))
             },
             "reasons": [{"reason": text, "n": n} for text, n in low.reasons.most_common(_REASONS) if n > 1],
             "flags": dict(low.flags.most_common(_REASONS)),

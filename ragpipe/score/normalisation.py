@@ -89,9 +89,7 @@ def weighted_mean(scores: Mapping[str, Floats], weights: Mapping[str, float], n:
     return np.minimum(means, 1.0)  # rounding may leave it a hair above
 
 
-def estimate_of(
-    values: NDArray[np.float64], samples: NDArray[np.int64], scale: Mapping[str, Any], level: float
-) -> Estimate:
+def estimate_of(values: NDArray[np.float64], samples: NDArray[np.int64], scale: Mapping[str, Any], level: float) -> Estimate:
     """The mean of some values, clustered by question, on the scale that is declared of the score (`declared`)."""
     if scale["binary"]:
         return estimate_rate(values, samples, level=level)

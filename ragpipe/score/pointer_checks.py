@@ -57,15 +57,9 @@ class Dangling:
         return self.missing > (MOST if self.field == CITATIONS else NEARLY_ALL) * self.total or bool(self.alike)
 
     def __str__(self) -> str:
-        what, asked = (
-            f"ids of {self.field} were retrieved in no case",
-            "do labels and retrieved chunks have the same ids?",
-        )
+        what, asked = (f"ids of {self.field} were retrieved in no case", "do labels and retrieved chunks have the same ids?")
         if self.field == CITATIONS:
-            what, asked = (
-                "citations name a chunk that was not retrieved",
-                "are they ids of chunks as `contexts` has them?",
-            )
+            what, asked = ("citations name a chunk that was not retrieved", "are they ids of chunks as `contexts` has them?")
         named = ", ".join(repr(name[:80]) for name in self.names[:SHOWN]) + (", ..." if len(self.names) > SHOWN else "")
         return f"{self.missing:,} of {self.total:,} {what} ({named}), first in {self.first!r}: {asked} {self.alike}".rstrip()
 
@@ -89,9 +83,7 @@ class Pointers:
         self._contexts: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
 
-    def add(
-        self, outputs: pa.Table, samples: pa.Table, chunks: RetrievedChunks, contexts: Mapping[str, ContextCounts]
-    ) -> None:
+    def add(self, outputs: pa.Table, samples: pa.Table, chunks: RetrievedChunks, contexts: Mapping[str, ContextCounts]) -> None:
         """Count consecutive cases, given by their rows of both tables, their chunks and their `context_counts`. A case whose chunks
         are not recorded says nothing: what was retrieved is unknown."""
         self._cite(outputs["citations"].to_pylist(), outputs["sample_id"], chunks)

@@ -41,11 +41,7 @@ _OVERALL = (
     ("failed_by", TEXTS, "scores that did not pass, in the order of the columns"),
     ("failure_modes", TEXTS, "in which ways it went wrong (scoring.failure_modes)"),
     ("diagnosis", TEXTS, "what is wrong, the first one first (scoring.diagnosis)"),
-    (
-        "flags",
-        TEXTS,
-        "suspicious: a text addresses the judge; degenerate: the answer says nothing. No score depends on them",
-    ),
+    ("flags", TEXTS, "suspicious: a text addresses the judge; degenerate: the answer says nothing. No score depends on them"),
     ("flag_reasons", TEXTS, "the part and the sign of each flag: answer: orders_to_judge"),
 )
 
@@ -53,14 +49,10 @@ _OVERALL = (
 def records_schema(specs: Sequence[ScoreSpec]) -> pa.Schema:
     """Columns of `records.parquet` for these scores, each with its description."""
     scores = [(spec.name + suffix, kind, text) for spec in specs for suffix, kind, text in _SCORE]
-    return pa.schema(
-        [pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*CASE, *scores, *_OVERALL)]
-    )
+    return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*CASE, *scores, *_OVERALL)])
 
 
-def records_of(
-    cases: Mapping[str, pa.Array], scored: Scored, findings: Mapping[str, pa.Array], schema: pa.Schema
-) -> pa.Table:
+def records_of(cases: Mapping[str, pa.Array], scored: Scored, findings: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
     """The rows of a block; `cases` are its `case_columns`, `findings` its failure modes, diagnoses and flags."""
     columns: dict[str, Any] = {**cases, **findings}
     for name, column in scored.columns.items():

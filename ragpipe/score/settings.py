@@ -46,8 +46,7 @@ class LowScoreBand(Settings):
     )
     advice: list[str] = Field(default_factory=list, description="What to try, one sentence each. Default: none.")
     low: bool = Field(
-        default=True,
-        description="Whether the band's cases are low ones. false: the band only names values that are no fault.",
+        default=True, description="Whether the band's cases are low ones. false: the band only names values that are no fault."
     )
 
 
@@ -158,8 +157,7 @@ class ScoringSettings(Settings):
         ),
     )
     weights: dict[str, Weight] = Field(
-        default_factory=dict,
-        description=("Weight of each score in `overall_score`, 0 or more. They are divided by their sum."),
+        default_factory=dict, description=("Weight of each score in `overall_score`, 0 or more. They are divided by their sum.")
     )
     thresholds: dict[str, Threshold | dict[str, Threshold | None] | None] = Field(
         default_factory=dict,
@@ -172,8 +170,7 @@ class ScoringSettings(Settings):
         default_factory=dict, description="Scores that pass exactly when all the listed scores pass, by score name."
     )
     composites: dict[str, Composite | None] = Field(
-        default_factory=dict,
-        description="Further scores that are weighted means of others, by name. null takes one away.",
+        default_factory=dict, description="Further scores that are weighted means of others, by name. null takes one away."
     )
     gates: dict[str, Gate | None] = Field(
         default_factory=dict,
@@ -203,9 +200,7 @@ class ScoringSettings(Settings):
         le=1,
         description="Coverage of a score, 0 to 1, below which it is warned about and a gate on it fails.",
     )
-    level: float = Field(
-        default=0.95, gt=0.5, lt=1, description="Confidence level of every interval, above 0.5 and below 1."
-    )
+    level: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence level of every interval, above 0.5 and below 1.")
     failure_modes: dict[RuleName, Rule | None] = Field(
         default_factory=dict,
         description=(
@@ -388,11 +383,7 @@ class ScoringSettings(Settings):
         warnings = []
         if specs is not None:
             names = [spec.name for spec in self.all_specs(specs)]
-            warnings = [
-                *self._gates_without_score(names),
-                *self.unjudged_warnings(names),
-                *self._gates_off_scale(specs),
-            ]
+            warnings = [*self._gates_without_score(names), *self.unjudged_warnings(names), *self._gates_off_scale(specs)]
         shares = self.weight_shares()
         for name, share in shares.items():
             if share > _DOMINANT:
@@ -444,9 +435,7 @@ def shipped() -> dict[str, dict[str, Any]]:
     """The shipped sections that others are filled in from."""
     sections = {**_read("default"), **_read("failure_modes/default")}
     sections |= {name: _read(f"{name}/default") for name in _IN_FILES}
-    return {
-        name: sections[name] for name in (*_IN_FILES, "passes_with", "composites", "failure_modes", "failure_items")
-    }
+    return {name: sections[name] for name in (*_IN_FILES, "passes_with", "composites", "failure_modes", "failure_items")}
 
 
 def _read(option: str) -> dict[str, Any]:

@@ -122,9 +122,7 @@ def _extremes(
 ) -> dict[str, Any]:
     valued = score.status == OK
     of_method = {
-        name: method_cases[valued[method_cases]]
-        for code, name in enumerate(names)
-        if len(method_cases := cases[codes == code])
+        name: method_cases[valued[method_cases]] for code, name in enumerate(names) if len(method_cases := cases[codes == code])
     }
     of_method = {name: method_cases for name, method_cases in of_method.items() if len(method_cases)}
     shared = in_all([samples[method_cases] for method_cases in of_method.values()])

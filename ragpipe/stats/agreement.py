@@ -315,9 +315,7 @@ def difference_of_versions(
     return Estimate(len(labels), groups, difference.value, interval, error=error)
 
 
-def jackknife_error(
-    statistic: Callable[[Kept], float | None], codes: Whole, groups: int
-) -> tuple[float | None, str | None]:
+def jackknife_error(statistic: Callable[[Kept], float | None], codes: Whole, groups: int) -> tuple[float | None, str | None]:
     """Standard error of a statistic of the kept rows, by leaving out each of the `groups` questions of `codes` in turn.
 
     s = sqrt((G-1)/G * sum of (value without a question - mean of these values)^2). Beside it stands why it makes no

@@ -155,9 +155,7 @@ def labels_to_ask(labels: int, width: float | None, widest: float, unlabelled: i
     return 0 if width is not None and width <= widest else min(MORE_LABELS, unlabelled)
 
 
-def _cases(
-    judged: Floats, labels: Floats, questions: Whole | None, strata: Whole | None, low: float, high: float
-) -> _Cases:
+def _cases(judged: Floats, labels: Floats, questions: Whole | None, strata: Whole | None, low: float, high: float) -> _Cases:
     if len(judged) != len(labels):
         raise ValueError(f"{len(judged)} scores against {len(labels)} labels: they must be of the same cases")
     if not np.isfinite(judged).all():

@@ -97,18 +97,14 @@ def estimate_auroc(labels: Floats, scores: Floats, questions: Whole | None = Non
     return Estimate(n, groups, value, interval, error=math.sqrt(variance))
 
 
-def estimate_sensitivity(
-    labels: Floats, verdicts: Floats, questions: Whole | None = None, *, level: float = 0.95
-) -> Estimate:
+def estimate_sensitivity(labels: Floats, verdicts: Floats, questions: Whole | None = None, *, level: float = 0.95) -> Estimate:
     """Share of the positive rows whose verdict is positive, 0 to 1 (recall), with the interval of `estimate_rate`. None without a
     positive row (`no_values`)."""
     codes, _ = questions_of(len(labels), questions)
     return estimate_rate(_right(labels, verdicts, 1.0), codes[labels == 1], level=level)
 
 
-def estimate_specificity(
-    labels: Floats, verdicts: Floats, questions: Whole | None = None, *, level: float = 0.95
-) -> Estimate:
+def estimate_specificity(labels: Floats, verdicts: Floats, questions: Whole | None = None, *, level: float = 0.95) -> Estimate:
     """Share of the negative rows whose verdict is negative, 0 to 1, with the interval of `estimate_rate`. None without a negative row
     (`no_values`)."""
     codes, _ = questions_of(len(labels), questions)
@@ -142,9 +138,7 @@ def estimate_balanced_accuracy(
     return Estimate(accuracy.n, groups, accuracy.value, interval, error=error)
 
 
-def _mean_right(
-    labels: Floats, verdicts: Floats, codes: Whole, of_class: float, level: float
-) -> tuple[float, float, float]:
+def _mean_right(labels: Floats, verdicts: Floats, codes: Whole, of_class: float, level: float) -> tuple[float, float, float]:
     """Share of right verdicts of a class with the bounds of the rule on a scale; 0 to 1 where all its rows are of one question."""
     right = estimate_mean(_right(labels, verdicts, of_class), codes[labels == of_class], low=0.0, high=1.0, level=level)
     rate = right.value or 0.0

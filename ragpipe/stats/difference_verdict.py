@@ -186,9 +186,7 @@ def decide_drop(
     return DropVerdict(state, drop, *ends, p_value=p_value, reason=reason)
 
 
-def rows_needed(
-    paired: PairedDifference, effect: float, *, level: float = 0.95, span: float | None = None
-) -> int | None:
+def rows_needed(paired: PairedDifference, effect: float, *, level: float = 0.95, span: float | None = None) -> int | None:
     """The rows with which such a comparison decides in 8 of 10 samples, more than there are; None where it cannot be said.
 
     With the measured spread and likeness of rows, n * ((z + z') * error / effect)^2 rows find a true difference of `effect`

@@ -14,16 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.stats.agreement import HAIR, check_pairs, questions_of
-from ragpipe.stats.intervals import (
-    FEW,
-    POWER,
-    Estimate,
-    Interval,
-    check_scale,
-    clustered_variance,
-    t_quantile,
-    two_sided_tail,
-)
+from ragpipe.stats.intervals import FEW, POWER, Estimate, Interval, check_scale, clustered_variance, t_quantile, two_sided_tail
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -131,9 +122,7 @@ def paired_difference(
         wins=int(np.sum(rows.differences > 0)),
         losses=int(np.sum(rows.differences < 0)),
         ties=int(np.sum(rows.differences == 0)),
-        detectable=None
-        if error is None
-        else (t_quantile(level, groups - 1) + t_quantile(2 * POWER - 1, groups - 1)) * error,
+        detectable=None if error is None else (t_quantile(level, groups - 1) + t_quantile(2 * POWER - 1, groups - 1)) * error,
         standardized=rows.mean / deviation if deviation > HAIR * abs(rows.mean) else None,
         reason=reason,
         error=error,

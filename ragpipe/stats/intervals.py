@@ -57,12 +57,7 @@ class Estimate:
 
 
 def estimate_mean(
-    values: Floats,
-    clusters: Codes | None = None,
-    *,
-    level: float = 0.95,
-    low: float | None = None,
-    high: float | None = None,
+    values: Floats, clusters: Codes | None = None, *, level: float = 0.95, low: float | None = None, high: float | None = None
 ) -> Estimate:
     """Mean with its interval, for rows that may be clustered.
 

@@ -95,9 +95,7 @@ def best_repeats(floor: NoiseFloor, cost_of_case: float = 0.0, cost_of_judging: 
     negative cost, or a judging that costs nothing, is a ValueError.
     """
     if not (cost_of_case >= 0 and cost_of_judging > 0):
-        raise ValueError(
-            f"expected a cost of 0 or more and of judging above 0, found {cost_of_case}, {cost_of_judging}"
-        )
+        raise ValueError(f"expected a cost of 0 or more and of judging above 0, found {cost_of_case}, {cost_of_judging}")
     judge, items = floor.judge_variance, floor.item_variance
     if judge is None or items is None or (judge == 0 and items == 0):
         return None

@@ -93,9 +93,7 @@ def estimate_ac(
         return Estimate(estimated.n, groups, reason=estimated.reason)
     is_paired = _raters(ratings) > 1
     agreement = 1 - mean_distances(ratings[is_paired], squared=squared) / _span(classes, squared=squared) ** 2
-    by_agreement = mapped_bounds(
-        agreement, _ac_disagreement(ratings, classes, squared=squared), codes[is_paired], level
-    )
+    by_agreement = mapped_bounds(agreement, _ac_disagreement(ratings, classes, squared=squared), codes[is_paired], level)
     return outer_interval(
         estimated, lambda kept: gwet_ac(ratings[kept], classes, squared=squared), by_agreement, codes, groups, level
     )
@@ -162,9 +160,7 @@ def _ac_disagreement(ratings: Floats, classes: Floats, *, squared: bool) -> floa
     rated = ratings[_raters(ratings) > 0]
     if not np.isin(rated[~np.isnan(rated)], classes).all():
         raise ValueError(f"a rating is none of the classes {classes.tolist()}")
-    shares = (
-        np.array([float(np.mean(np.sum(rated == c, axis=1) / _raters(rated))) for c in classes]) if len(rated) else 0.0
-    )
+    shares = np.array([float(np.mean(np.sum(rated == c, axis=1) / _raters(rated))) for c in classes]) if len(rated) else 0.0
     apart = np.subtract.outer(classes, classes)
     distances = (apart / _span(classes, squared=squared)) ** 2 if squared else apart != 0
     k = len(classes)

@@ -102,9 +102,7 @@ def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s:
     opens = registry.find("store", url.partition(":")[0])
     if opens is None:
         known = " or ".join(f"{name}://" for name in registry.names("store"))
-        raise ValueError(
-            f"an address that begins with {known}" if known else "null: no extra that opens a database is here"
-        )
+        raise ValueError(f"an address that begins with {known}" if known else "null: no extra that opens a database is here")
     database: CallDatabase = opens(url, outage_s)
     return database
 

@@ -103,9 +103,7 @@ class CallStore(ReplyStore):
         self._closed = False
         self._last_resort = LastResortFile(database.setting)
         self._worker = CallWorker(
-            lambda tell: database.open_table(
-                OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)
-            ),
+            lambda tell: database.open_table(OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)),
             beat_s=min(beat_s, silent_after_s / 3),
             patience_s=patience_s,
             say=say,

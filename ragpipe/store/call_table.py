@@ -241,9 +241,7 @@ def not_a_store(path: Path, content: str) -> DataError:
 
 _COLUMN_NAMES = ", ".join(COLUMNS)
 _FIND = f"SELECT {_COLUMN_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, ?)"  # one row: `ok` ends the others
-FIND_OF_RUN = (
-    f"SELECT {_COLUMN_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?))"
-)
+FIND_OF_RUN = f"SELECT {_COLUMN_NAMES} FROM calls WHERE key = ? AND failed_in IN (0, (SELECT id FROM runs WHERE digest = ?))"
 
 
 class StoreFileGone(StoreLost):
@@ -375,9 +373,7 @@ class CallTable:
         """The stored call for each look-up. Most questions of a new run have none: those cost no statement of their own."""
         keys = [key_bytes(lookup.key) for lookup in lookups]
         stored = stored_keys(self._db, "calls", keys)
-        return [
-            self._looked_up(lookup, key) if key in stored else None for lookup, key in zip(lookups, keys, strict=True)
-        ]
+        return [self._looked_up(lookup, key) if key in stored else None for lookup, key in zip(lookups, keys, strict=True)]
 
     def _looked_up(self, lookup: Lookup, key: bytes) -> Call | None:
         if lookup.freshness == Freshness.NONE:

@@ -74,10 +74,10 @@ def make_folders(folder: Path, *, exist_ok: bool = True) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
-        if (
-            error.errno == errno.ENOENT
-        ):  # nothing was removed: the parents were just made, or the system takes none here
-            where = "nothing can be made there. To fix: choose a folder that can be written (`output_dir=...`, `store.path=...`)"
+        if error.errno == errno.ENOENT:  # nothing was removed: the parents were just made, or the system takes none here
+            where = (
+                "nothing can be made there. To fix: choose a folder that can be written (`output_dir=...`, `store.path=...`)"
+            )
             raise OutputError(f"cannot create the folder {folder}: {where}.") from error
         raise output_error(folder, error, "create the folder") from error
 
@@ -345,9 +345,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-_NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"}
-)
+_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"})
 _LOCAL = frozenset({"fuse.fuse-overlayfs", "fuse.overlayfs", "fuse.ext4", "fuse.ntfs-3g"})
 
 
@@ -397,9 +395,7 @@ def open_regular(path: Path) -> BinaryIO:
 _KEPT = "what was answered is kept, and the same command goes on"
 _MEMORY = f"no memory is left. To fix: free memory, raise the limit (`ulimit -v`, the container's) or lower `judge.concurrency`; {_KEPT}"
 _THREADS = f"the system lets this process start no more threads. To fix: raise `ulimit -u` or the memory limit; {_KEPT}"
-_WORKER = (
-    f"a worker process was killed by the system, most often because no memory was left. To fix: free memory; {_KEPT}"
-)
+_WORKER = f"a worker process was killed by the system, most often because no memory was left. To fix: free memory; {_KEPT}"
 _JOB = (
     "a job of the sweep left no result: it could not be submitted, was stopped by the scheduler (its time, its memory, a more urgent job), or "
     f"was killed. Its logs are below hydra.sweep.dir (<output_dir>/.sweep) in .submitit. To fix: what they say; {_KEPT}"

@@ -62,9 +62,7 @@ class FolderLock:
         while not self._try():
             now = time.monotonic()
             if now >= deadline:
-                raise FolderLocked(
-                    f"{self.folder} is in use by {self._holder()}. To fix: wait for it to end, or end it."
-                )
+                raise FolderLocked(f"{self.folder} is in use by {self._holder()}. To fix: wait for it to end, or end it.")
             if not is_announced and now - started > ANNOUNCE_S:
                 log.warning("%s is in use by %s: waiting, at most %.0f s", self.folder, self._holder(), wait_s)
                 is_announced = True

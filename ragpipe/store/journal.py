@@ -62,9 +62,7 @@ class Journal:
         self._broken = self._closed = False
 
     @classmethod
-    def open(
-        cls, path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
-    ) -> Journal:
+    def open(cls, path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE) -> Journal:
         """Open or start a journal. With `keep`, only the entries that it accepts stay in memory.
 
         `form` is what every entry has: field names with the types of their values. An entry without them, or with a lone
@@ -157,9 +155,7 @@ class Journal:
             self._sync_error = error
 
 
-def read_entries(
-    path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE
-) -> list[Entry]:
+def read_entries(path: Path, *, keep: Callable[[Entry], bool] | None = None, form: Mapping[str, type] = _NONE) -> list[Entry]:
     """The entries of a journal as `Journal.open` reads them, without changing it; none where there is no file.
 
     A torn last line is skipped. Raises DataError, FormatMismatch, OutputError as `Journal.open`.

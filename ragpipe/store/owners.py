@@ -13,8 +13,7 @@ from ragpipe.store.call_rows import StoreConnection, stored_keys
 from ragpipe.store.processes import Process, is_alive, is_stopped, this_process
 
 _CLAIM = (
-    "SELECT c.owner, o.host, o.pid, o.mark, o.beat, o.run_id FROM claims c LEFT JOIN owners o ON o.id = c.owner "
-    "WHERE c.key = ?"
+    "SELECT c.owner, o.host, o.pid, o.mark, o.beat, o.run_id FROM claims c LEFT JOIN owners o ON o.id = c.owner WHERE c.key = ?"
 )
 _CLOSED: set[str] = set()
 """Closed stores of this process: on a full disk their claims stay in the file, and no longer count."""
@@ -64,9 +63,7 @@ class Owners:
                 self._db.execute("DELETE FROM claims WHERE owner = ?", (owner.id,))
                 self._db.execute("DELETE FROM owners WHERE id = ?", (owner.id,))
         me = this_process()
-        self._db.execute(
-            "INSERT INTO owners VALUES (?, ?, ?, ?, 0, ?)", (self.me, me.host, me.pid, me.mark, self._run_id)
-        )
+        self._db.execute("INSERT INTO owners VALUES (?, ?, ?, ?, 0, ?)", (self.me, me.host, me.pid, me.mark, self._run_id))
 
     def beat(self) -> None:
         self._db.execute("UPDATE owners SET beat = beat + 1 WHERE id = ?", (self.me,))
@@ -115,9 +112,7 @@ class Owners:
             return True
         now = time.monotonic()
         seen, since = self._seen.get(owner.id, (None, now))
-        if seen != owner.beat or (
-            alive and is_stopped(owner.process)
-        ):  # a stopped process cannot beat, and may continue
+        if seen != owner.beat or (alive and is_stopped(owner.process)):  # a stopped process cannot beat, and may continue
             since = now
         self._seen[owner.id] = (owner.beat, since)
         return now - since > self._silent_after_s

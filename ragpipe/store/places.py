@@ -25,9 +25,7 @@ DEFAULT_CACHE = Path("outputs/.fetched")
 """The folder of the copies of fetched files where no `output_dir` is named."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 _AZURE = frozenset({"abfs", "abfss", "az"})  # container@account.dfs.core.windows.net
-_UNSIGNED = (
-    "an address without a key or a signature in it: fetch a signed address yourself and give the path of the file"
-)
+_UNSIGNED = "an address without a key or a signature in it: fetch a signed address yourself and give the path of the file"
 _SIGNED = re.compile(r"(?i)(^|[-_])(signature|sig|credential|security-token|awsaccesskeyid|googleaccessid)$")
 
 

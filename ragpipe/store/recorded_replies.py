@@ -98,9 +98,7 @@ class RecordedReplies(ReplyStore):
         if not self._is_served(row["status"]):
             return None
         if row["status"] == "ok" and reply is None:
-            fix = (
-                "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies"
-            )
+            fix = "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies"
             problem = Problem("judge_inputs.parquet", "reply", "null", "the raw reply", fix)
             raise DataError("this run did not keep its replies", [problem])
         run_id, _, iteration = (payer or "").rpartition("/")
@@ -197,9 +195,7 @@ def read_recorded_file(path: Path) -> RecordedRowReplies:
         return RecordedRowReplies({**shared, **{name: line[name] for name in _OWN}} for line in lines)
     except (OSError, ValueError, KeyError, TypeError) as error:
         fix = "install ragpipe again if the file is its own (package:...); else write it again, or set store.recorded=null"
-        reason = (
-            f"nothing readable: {error.strerror}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        )
+        reason = f"nothing readable: {error.strerror}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         problem = Problem(str(path), "store.recorded", reason, "replies as they were recorded", fix)
         raise DataError("the recorded replies cannot be used", [problem]) from error
 

@@ -255,18 +255,14 @@ def make_folder(folder: Path) -> None:
     """Make a folder and its parents where they are missing. Raises OutputError, also for a symbolic link."""
     make_folders(folder)
     if folder.is_symlink():
-        raise OutputError(
-            f"cannot write into {folder}: it is a symbolic link, and links are not followed. To fix: remove it."
-        )
+        raise OutputError(f"cannot write into {folder}: it is a symbolic link, and links are not followed. To fix: remove it.")
 
 
 def manifest_of(path: Path) -> dict[str, Any]:
     """The content of a `manifest.json`. Raises FormatMismatch for a run of another format, DataError for a broken file."""
     manifest = read_json(path)
     if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
-        made_by = " ".join(
-            f"{name}{manifest[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in manifest
-        )
+        made_by = " ".join(f"{name}{manifest[key]}" for key, name in (("ragpipe", ""), ("code", "code ")) if key in manifest)
         raise format_mismatch(
             "a run folder of another format is not read, continued or changed",
             path,

@@ -89,12 +89,7 @@ def reading_table(path: Path, *invalid: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (
-        pa.ArrowException,
-        OSError,
-        UnicodeDecodeError,
-        *invalid,
-    ) as error:  # no UTF-8: a damaged name in the footer
+    except (pa.ArrowException, OSError, UnicodeDecodeError, *invalid) as error:  # no UTF-8: a damaged name in the footer
         if isinstance(error, MemoryError) or outside_cause(error):
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -221,9 +216,7 @@ def batches_at(path: Path, places: NDArray[np.int64], columns: Sequence[str] | N
 def columns_at(path: Path, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
     """As `batches_at`, in memory at once. Raises DataError."""
     schema = schema_of(path)
-    return pa.Table.from_batches(
-        batches_at(path, places, columns), schema=pa.schema([schema.field(name) for name in columns])
-    )
+    return pa.Table.from_batches(batches_at(path, places, columns), schema=pa.schema([schema.field(name) for name in columns]))
 
 
 def rows_of_cases(
@@ -244,9 +237,7 @@ def rows_of_cases(
     return rows
 
 
-def _numbered_batches(
-    file: pq.ParquetFile, group: int, columns: Sequence[str] | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _numbered_batches(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of a row group, each with the place of its first row within the group."""
     size, first = file.metadata.row_group(group), 0
     rows = min(_SMALL_ROWS, size.num_rows * _BATCH_BYTES // max(1, size.total_byte_size))

@@ -150,9 +150,7 @@ def _table_difference(actual: Path, expected: Path) -> str | None:
 
 def _named_row(number: int, row: Mapping[str, Any]) -> str:
     """`row 17 (q1 / bm25 / 1 / faithfulness)`: a row of a table by its number and its identity."""
-    known = [
-        (name, row[name]) for name in _IDENTITY if row.get(name) is not None and (name, row[name]) != ("repeat", 1)
-    ]
+    known = [(name, row[name]) for name in _IDENTITY if row.get(name) is not None and (name, row[name]) != ("repeat", 1)]
     cells = [f"repeat {cell}" if name == "repeat" else str(cell) for name, cell in known]
     return f"row {number} ({' / '.join(cells)})"
 

@@ -24,15 +24,7 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from ragpipe.core.sample import OUTPUT_KEY, Output, Sample
-from ragpipe.store.run_tables import (
-    BATCH,
-    batches_at,
-    group_starts,
-    is_json,
-    open_parquet_file,
-    reading_table,
-    run_file_error,
-)
+from ragpipe.store.run_tables import BATCH, batches_at, group_starts, is_json, open_parquet_file, reading_table, run_file_error
 
 TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
 
@@ -256,12 +248,7 @@ class CaseOrderedRows:
     """
 
     def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str],
-        wide: Sequence[str] = (),
-        *,
-        among: Collection[OutputKey] | None = None,
+        self, path: Path, columns: Sequence[str], wide: Sequence[str] = (), *, among: Collection[OutputKey] | None = None
     ):
         self._path, self._among = path, among
         self._file = open_parquet_file(path, [*OUTPUT_KEY, *columns, *wide])

@@ -155,9 +155,7 @@ def _hashed(value: Any) -> str | None:
 
 def _refused(source: Path, place: str, content: str) -> DataError:
     fix = "export again from the store that it came from; nothing was taken in"
-    return DataError(
-        "the calls cannot be taken in", [Problem(str(source), place, content, "what ragpipe exported", fix)]
-    )
+    return DataError("the calls cannot be taken in", [Problem(str(source), place, content, "what ragpipe exported", fix)])
 
 
 CALL, PAYMENT = "call", "payment"

@@ -40,13 +40,9 @@ def assert_gates(run: Run | str | Path, *, allow: Collection[str] = ()) -> None:
         raise AssertionError(f"run {folder.run_id} has no gates, so nothing was asserted: set scoring.gates")
     known = {*VERDICTS, *(gate["name"] for gate in gates)}
     if unknown := [word for word in allow if word not in known]:
-        raise ValueError(
-            f"allow: {', '.join(unknown)}: neither a verdict nor a gate; one of {', '.join(sorted(known))}"
-        )
+        raise ValueError(f"allow: {', '.join(unknown)}: neither a verdict nor a gate; one of {', '.join(sorted(known))}")
     missed = [
-        gate
-        for gate in gates
-        if gate["outcome"] in ("blocked", "warned") and not {gate["name"], gate["verdict"]} & {*allow}
+        gate for gate in gates if gate["outcome"] in ("blocked", "warned") and not {gate["name"], gate["verdict"]} & {*allow}
     ]
     if missed:
         head = f"{len(missed)} of {len(gates)} gates of run {folder.run_id} did not pass"

@@ -181,9 +181,7 @@ class FaultyRequest:
     reply: dict[str, Any]
 
 
-def _reply(
-    change: Callable[[dict[str, Any], ServerFault], None],
-) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
+def _reply(change: Callable[[dict[str, Any], ServerFault], None]) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
     """A 200 whose only choice was changed."""
 
     def fault(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
@@ -399,9 +397,7 @@ def draw_latency(latency_ms: float, jitter: float, seed: str) -> float:
 async def cut_connection(transport: asyncio.Transport, fault: Cut) -> None:
     """Break the connection as the fault says."""
     if fault.head:
-        transport.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n" + fault.part
-        )
+        transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n" + fault.part)
         await asyncio.sleep(0.02)
     if fault.reset:
         sock = transport.get_extra_info("socket")

@@ -86,9 +86,7 @@ class OpenAIServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "GET" and request.path.endswith("/models"):
-            return web.json_response(
-                {"object": "list", "data": [{"id": self.model or "test-model", "object": "model"}]}
-            )
+            return web.json_response({"object": "list", "data": [{"id": self.model or "test-model", "object": "model"}]})
         if request.method != "POST" or not request.path.endswith(("/chat/completions", "/embeddings")):
             return web.json_response({"error": {"message": f"no route {request.method} {request.path}"}}, status=404)
         arrived = time.time()
@@ -173,20 +171,13 @@ class OpenAIServer:
                 if "times" in entry:
                     entry["times"] -= 1
                 if entry.get("status", 200) != 200:
-                    return FakeResponse(
-                        entry["status"], entry.get("body", {"error": {"message": entry.get("reply", "")}})
-                    )
+                    return FakeResponse(entry["status"], entry.get("body", {"error": {"message": entry.get("reply", "")}}))
                 return FakeResponse(
-                    200,
-                    self._good(
-                        body, question_hash(body["messages"]), entry["reply"], entry.get("finish_reason", "stop")
-                    ),
+                    200, self._good(body, question_hash(body["messages"]), entry["reply"], entry.get("finish_reason", "stop"))
                 )
         return None
 
-    def _good(
-        self, body: dict[str, Any], question: str, text: str | None = None, finish: str = "stop"
-    ) -> dict[str, Any]:
+    def _good(self, body: dict[str, Any], question: str, text: str | None = None, finish: str = "stop") -> dict[str, Any]:
         if "input" in body:
             return self._vectors(body)
         if text is None:
@@ -215,9 +206,7 @@ class OpenAIServer:
             "usage": {"prompt_tokens": asked, "total_tokens": asked},
         }  # fmt: skip
 
-    async def _write(
-        self, request: web.BaseRequest, line: dict[str, Any], response: FakeResponse
-    ) -> web.StreamResponse:
+    async def _write(self, request: web.BaseRequest, line: dict[str, Any], response: FakeResponse) -> web.StreamResponse:
         raw = response.raw if response.raw is not None else json.dumps(response.body).encode()
         answer = web.Response(status=response.status, body=raw, headers=response.headers, content_type=response.kind)
         line["status"] = response.status
@@ -228,9 +217,7 @@ class OpenAIServer:
         line["written"] = request.transport is not None and not request.transport.is_closing()
         return answer
 
-    async def _drip(
-        self, request: web.BaseRequest, line: dict[str, Any], raw: bytes, every_s: float
-    ) -> web.StreamResponse:
+    async def _drip(self, request: web.BaseRequest, line: dict[str, Any], raw: bytes, every_s: float) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(raw))})
         line["status"] = 200
         await response.prepare(request)
@@ -322,12 +309,8 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--jitter", type=float, default=0, help="share of the latency, 0..1")
     parser.add_argument("--log", type=Path)
-    parser.add_argument(
-        "--script", type=lambda name: json.loads(Path(name).read_text(encoding="utf-8")), metavar="FILE"
-    )
-    parser.add_argument(
-        "--fault", dest="faults", action="append", default=[], help="name[:option=value,...], repeatable"
-    )
+    parser.add_argument("--script", type=lambda name: json.loads(Path(name).read_text(encoding="utf-8")), metavar="FILE")
+    parser.add_argument("--fault", dest="faults", action="append", default=[], help="name[:option=value,...], repeatable")
     parser.add_argument("--limits", default="", help="option=value,...: see ServerLimits")
     parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
     options = vars(parser.parse_args())

@@ -28,13 +28,7 @@ from ragpipe.report.console import Console
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.seal_run import seal_added
-from ragpipe.score.calibration_file import (
-    Calibration,
-    CalibrationTarget,
-    ScoreCalibration,
-    TargetStatistic,
-    read_calibration,
-)
+from ragpipe.score.calibration_file import Calibration, CalibrationTarget, ScoreCalibration, TargetStatistic, read_calibration
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder, make_folder
@@ -55,9 +49,7 @@ class TargetSettings(Settings):
         default="kappa",
         description="kappa: of the verdicts passed and failed. quadratic_kappa: of the values, for graded labels.",
     )
-    above: float = Field(
-        default=0.8, gt=0, lt=1, description="Value, 0 to 1, that all of the interval has to lie above."
-    )
+    above: float = Field(default=0.8, gt=0, lt=1, description="Value, 0 to 1, that all of the interval has to lie above.")
 
 
 class CalibrateSettings(Settings):
@@ -78,8 +70,7 @@ class CalibrateSettings(Settings):
         ),
     )
     recorded: dict[str, str] = Field(
-        default_factory=dict,
-        description="Recorded scores of people that serve as labels, by judged score. Default: none.",
+        default_factory=dict, description="Recorded scores of people that serve as labels, by judged score. Default: none."
     )
     verdicts: Literal["annotators", "parts"] = Field(
         default="annotators",
@@ -160,9 +151,7 @@ def _write(calibration: Calibration, folder: RunFolder, console: Console) -> Non
         seal_added(folder, [document, page])
     console.say(f"written: {document}")
     console.say(f"written: {page}")
-    console.say(
-        f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}"
-    )
+    console.say(f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")
 
 
 def _print(calibration: Calibration, widest: float | None, run: Path, console: Console) -> None:

@@ -29,9 +29,7 @@ RunWord = Annotated[str, Field(min_length=1)]
 class CompareTaskSettings(Settings):
     """`base` and `candidate` name runs by folder, name, `NAME/latest` or run id; between methods `run` names the run."""
 
-    base: RunWord | None = Field(
-        default=None, description="Run to compare with: a folder, a name, NAME/latest or a run id."
-    )
+    base: RunWord | None = Field(default=None, description="Run to compare with: a folder, a name, NAME/latest or a run id.")
     candidate: RunWord | list[RunWord] | None = Field(
         default=None, description="Run that is compared with the base, or a list of them."
     )
@@ -60,9 +58,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     report = validated(ReportSettings, plain.get("report", {}), "report", origins, problems)
     problems += [_missing(key, settings.compare.kind) for key in expected if not getattr(settings, key)]
     problems += [
-        Problem(
-            origins.location(key), key, repr(getattr(settings, key)), f"no {key} with compare={settings.compare.kind}"
-        )
+        Problem(origins.location(key), key, repr(getattr(settings, key)), f"no {key} with compare={settings.compare.kind}")
         for key in {"run", "base", "candidate"}.difference(expected)
         if getattr(settings, key)
     ]

@@ -41,9 +41,7 @@ class ExplainSettings(AskedAbout):
         default=1, ge=1, description="Number of the output, from 1, where the method gave several for the sample."
     )
     iteration: int = Field(default=1, ge=1, description="Number of the iteration, from 1.")
-    messages: bool = Field(
-        default=False, description="Whether the prompts are printed as they were sent, and the replies."
-    )
+    messages: bool = Field(default=False, description="Whether the prompts are printed as they were sent, and the replies.")
 
 
 class Keys(FinishedRunKeys, ExplainSettings):
@@ -209,14 +207,11 @@ def in_call_order(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Co
     positions = run_async(_call_positions(config, case, rows, corpus))
     last = len(positions)
     return sorted(
-        rows,
-        key=lambda row: (metrics[row["metric"]], positions.get(tuple(str(row[column]) for column in _QUESTION), last)),
+        rows, key=lambda row: (metrics[row["metric"]], positions.get(tuple(str(row[column]) for column in _QUESTION), last))
     )
 
 
-async def _call_positions(
-    config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus
-) -> dict[tuple[str, ...], int]:
+async def _call_positions(config: RunConfig, case: Case, rows: Sequence[Row], corpus: Corpus) -> dict[tuple[str, ...], int]:
     """The position at which each question is first asked."""
     positions: dict[tuple[str, ...], int] = {}
     async with open_replay(config, RecordedRowReplies(rows)) as session:

@@ -27,9 +27,7 @@ class InitSettings(Settings):
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    dir: str = Field(
-        min_length=1, description="Folder to make. Its last part names the experiment, the data and the judge."
-    )
+    dir: str = Field(min_length=1, description="Folder to make. Its last part names the experiment, the data and the judge.")
     source: str | None = Field(
         default=None,
         alias="from",

@@ -120,27 +120,17 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         settings=settings.model_dump(exclude={"files"}) | {"n": size},
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
-    written = write_draw_files(
-        folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required
-    )
+    written = write_draw_files(folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required)
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
 
 
 def _say_draw(
-    console: Console,
-    task: FinishedRunTask[LabelSettings],
-    draw: Draw,
-    asked: AskedQuestion,
-    random: int,
-    *,
-    added: int | None,
+    console: Console, task: FinishedRunTask[LabelSettings], draw: Draw, asked: AskedQuestion, random: int, *, added: int | None
 ) -> None:
     total = sum(stratum.drawn for stratum in draw.strata)
     grown = "" if not added else f", {added} of them new"
-    console.say(
-        f"draw {draw.draw_id}: {total} of {draw.cases:,} cases with a value of {draw.score}{grown} (seed {draw.seed})"
-    )
+    console.say(f"draw {draw.draw_id}: {total} of {draw.cases:,} cases with a value of {draw.score}{grown} (seed {draw.seed})")
     if task.settings.draw != "random":
         parts = ", ".join(f"{stratum.name} {stratum.drawn} of {stratum.cases:,}" for stratum in draw.strata)
         console.say(f"  {random} at random, then by method: {parts}")
@@ -201,9 +191,7 @@ def _labels_of_files(
 ) -> dict[Path, list[dict[LabelKey, GivenLabel | None]]]:
     """By folder of a draw, the labels of each file. Raises DataError."""
     run_folder = task.finished.folder.root
-    draws = {
-        folder: (read_draw(folder), set(read_drawn(folder)["item"].to_pylist())) for folder in draw_folders(run_folder)
-    }
+    draws = {folder: (read_draw(folder), set(read_drawn(folder)["item"].to_pylist())) for folder in draw_folders(run_folder)}
     files: dict[Path, list[dict[LabelKey, GivenLabel | None]]] = {}
     for name in paths:
         problems: list[Problem] = []
@@ -219,9 +207,7 @@ def _labels_of_files(
 
 
 def _write_labels(
-    task: FinishedRunTask[LabelSettings],
-    files: Mapping[Path, Sequence[Mapping[LabelKey, GivenLabel | None]]],
-    console: Console,
+    task: FinishedRunTask[LabelSettings], files: Mapping[Path, Sequence[Mapping[LabelKey, GivenLabel | None]]], console: Console
 ) -> list[Path]:
     """Write the labels of files into their draws; returns the tables."""
     written = []
@@ -231,9 +217,7 @@ def _write_labels(
         table, twice = merged_labels(earlier, labels_by_file, drawn)
         for annotator, (again, changed) in twice.items():
             cases = "case has" if again == 1 else "cases have"
-            console.say(
-                f"{again:,} {cases} two labels by {annotator}, {changed:,} of them different: the later one counts"
-            )
+            console.say(f"{again:,} {cases} two labels by {annotator}, {changed:,} of them different: the later one counts")
         write_rows(folder / LABELS, table)
         written.append(folder / LABELS)
         labelled = len({CaseKey.of(row) for row in table.to_pylist()})

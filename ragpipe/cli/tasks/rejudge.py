@@ -17,14 +17,7 @@ from ragpipe.report.terminal import print_table
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
-from ragpipe.runs.finished_run import (
-    FinishedRun,
-    FinishedRunKeys,
-    FinishedRunTask,
-    open_run,
-    task_settings,
-    unnamed_judge,
-)
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, task_settings, unnamed_judge
 from ragpipe.runs.seal_run import seal_added
 from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
 from ragpipe.store.files import json_unless_same, write_unless_same

@@ -26,9 +26,7 @@ class SchemaSettings(Settings):
     """Where the schemas are written."""
 
     dir: str = Field(
-        default="schema",
-        min_length=1,
-        description="Folder of the JSON Schemas. It is made; its own files are replaced.",
+        default="schema", min_length=1, description="Folder of the JSON Schemas. It is made; its own files are replaced."
     )
 
 

@@ -34,17 +34,14 @@ class StoreTaskSettings(AskedAbout):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    action: Literal["stats", "prune", "export", "import", "why", "migrate"] = Field(
-        description="What to do with the store."
-    )
+    action: Literal["stats", "prune", "export", "import", "why", "migrate"] = Field(description="What to do with the store.")
     output_dir: Text = Field(description="Folder that holds the runs.")
     run: Text | None = Field(
         default=None,
         description="Run whose calls are meant, named as for the other tasks; for `prune` and `export` its id is enough. null: all runs.",
     )
     to: Text | None = Field(
-        default=None,
-        description="File to write: .json for stats, .parquet or .jsonl for export. null: stats are only printed.",
+        default=None, description="File to write: .json for stats, .parquet or .jsonl for export. null: stats are only printed."
     )
     source: Text | None = Field(
         default=None, alias="from", description="File to import, as export wrote it. null: for all other actions."
@@ -57,12 +54,8 @@ class StoreTaskSettings(AskedAbout):
         le=100_000,
         description="For `prune`: only calls that are older, 0 to 100,000 days. null: of any age.",
     )
-    unused: bool = Field(
-        default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go."
-    )
-    dry_run: bool = Field(
-        default=True, description="For `prune`: whether calls are only counted and nothing is deleted."
-    )
+    unused: bool = Field(default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go.")
+    dry_run: bool = Field(default=True, description="For `prune`: whether calls are only counted and nothing is deleted.")
 
     @property
     def chooses_calls(self) -> bool:

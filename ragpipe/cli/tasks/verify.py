@@ -53,9 +53,7 @@ def _possible_causes(finished: FinishedRun) -> Iterator[str]:
     """What may explain a difference, though nobody changed the folder."""
     code = finished.manifest.get("code")
     if code != code_digest():
-        yield (
-            f"made by another state of ragpipe's code ({code or 'unknown'}, this is {code_digest()}): that alone may be why"
-        )
+        yield (f"made by another state of ragpipe's code ({code or 'unknown'}, this is {code_digest()}): that alone may be why")
     unsealed = [number for number, state in finished.manifest["iterations"].items() if state == JUDGED]
     if unsealed:
         yield (

@@ -21,10 +21,7 @@ T = TypeVar("T")
 
 GRACE_S = 600.0
 """Seconds after a batch has expired at which it is cancelled, and what it has is collected."""
-_SLOWER, _SLOWEST = (
-    1.5,
-    6,
-)  # each wait between two looks is so many times the one before, and at most so many times the first
+_SLOWER, _SLOWEST = (1.5, 6)  # each wait between two looks is so many times the one before, and at most so many times the first
 _UNSURE = RETRYABLE | {"unreachable"}
 """Errors after which a batch may have been made all the same."""
 
@@ -165,9 +162,7 @@ class BatchJob:
 
     def _read(self) -> None:
         for key, outcome in filter(None, map(self.api.outcome, self.folder.results())):
-            if key in self.folder.lines and (
-                key not in self.outcomes or _is_reply(outcome) > _is_reply(self.outcomes[key])
-            ):
+            if key in self.folder.lines and (key not in self.outcomes or _is_reply(outcome) > _is_reply(self.outcomes[key])):
                 self.outcomes[key] = outcome
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], *passes: str) -> T:

@@ -35,9 +35,7 @@ class BatchSettings(AnyTransport):
     """How questions become batches. Nothing of it changes a reply, so it is in no key and no identity."""
 
     prices_of: ClassVar[str] = "transport"
-    kind: Literal["batch"] = Field(
-        default="batch", description="Questions go to the provider's Batch API together, in rounds."
-    )
+    kind: Literal["batch"] = Field(default="batch", description="Questions go to the provider's Batch API together, in rounds.")
     prices: PriceSettings | None = Field(
         default=None,
         description=(
@@ -47,14 +45,14 @@ class BatchSettings(AnyTransport):
 
     def open(self, judge: JudgeSettings, store: Path, **start: Any) -> Transport:
         """As of every transport; its batches are kept beside the call store, where every run over it finds them."""
-        made: Transport = imported("ragpipe.extras.batch.transport:BatchTransport")(
-            judge, self, store / "batches", **start
-        )
+        made: Transport = imported("ragpipe.extras.batch.transport:BatchTransport")(judge, self, store / "batches", **start)
         return made
 
     def refusal(self, judge: AnyJudge) -> Problem | None:
         if isinstance(judge, JurySettings):
-            fix = "run each member alone with transport=batch; then the jury, with transport=live, finds all replies in the store"
+            fix = (
+                "run each member alone with transport=batch; then the jury, with transport=live, finds all replies in the store"
+            )
             return Problem("", "transport", "batch, with a jury", "live or stored", fix)
         if not isinstance(judge, JudgeSettings) or judge.provider in _PUBLIC:
             return None

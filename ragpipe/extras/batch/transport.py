@@ -234,9 +234,7 @@ class BatchTransport(LiveTransport):
                 folder.unlock()
                 continue
             count = f"{len(keys):,} question{'s' if len(keys) > 1 else ''} that wait"
-            self._notify(
-                f"batch {folder.mark.token} of an earlier start has {count}: it is picked up ({folder.mark.state})"
-            )
+            self._notify(f"batch {folder.mark.token} of an earlier start has {count}: it is picked up ({folder.mark.state})")
             self._start(folder, folder.open_keys, fresh=False)
         return held
 
@@ -344,9 +342,7 @@ class BatchTransport(LiveTransport):
         """Give each question its reply, or say that the batch has none."""
         missing = len(keys - outcomes.keys())
         if missing:
-            self._notify(
-                f"batch {folder.mark.token}: {missing:,} of {len(keys):,} questions have no line in its results"
-            )
+            self._notify(f"batch {folder.mark.token}: {missing:,} of {len(keys):,} questions have no line in its results")
         lost = AttemptError("server_error", "the batch ended without a line for it")
         self._sent_keys -= keys
         in_order = [key for key in folder.lines if key in keys]  # a budget may end among them

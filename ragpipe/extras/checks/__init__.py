@@ -8,9 +8,7 @@
 
 from __future__ import annotations
 
-ENTRIES = {
-    "task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")}
-}
+ENTRIES = {"task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")}}
 HELP = """\
   python -m ragpipe task=spot_check run=my judge=llm       some of its cases by a second judge: do they disagree?
   python -m ragpipe task=judge_audit run=my judge=llm      is the judge led by what it reads? attacks, probes for bias

@@ -44,12 +44,7 @@ class Attack(BaseModel):
     def fill(self, case: Case, order: str, verdict: str) -> str:
         """The text for this case, hidden as `encode` says. The tags are those that an attacker can calculate."""
         question, context = case.question, case.contexts[0].text if case.contexts else ""
-        values = {
-            "order": order,
-            "verdict": verdict,
-            "question_tag": fence_tag(question),
-            "context_tag": fence_tag(context),
-        }
+        values = {"order": order, "verdict": verdict, "question_tag": fence_tag(question), "context_tag": fence_tag(context)}
         text = self.text
         for name, value in {**values, "question": question, "context": context}.items():
             text = text.replace(f"{{{name}}}", value)

@@ -144,9 +144,7 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
     terminal leaves out computed scores that did on all cases what they must."""
     changes = {row["name"]: (row["what"], whole(row["n"]) if "n" in row else "") for row in document.get("changes", ())}
     order = {name: place for place, name in enumerate(changes)}
-    rows = sorted(
-        (*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(str(row.get("change")), -1)
-    )
+    rows = sorted((*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(str(row.get("change")), -1))
     done = [(Verbatim(name), *said_of) for name, said_of in changes.items()]
     plain = [row.get("score") in document.get("computed_scores", ()) and row["found"] == row["n"] for row in rows]
     cells = [
@@ -154,9 +152,7 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
         for row, is_plain in zip(rows, plain, strict=True)
     ]
     heads = ("change", "score", "expected", "found", "% [95%]", "shift", "")
-    left_out = (
-        (Note("computed scores that did what they must are not listed here", shown_in=TERMINAL),) if any(plain) else ()
-    )
+    left_out = (Note("computed scores that did what they must are not listed here", shown_in=TERMINAL),) if any(plain) else ()
     made = Section("changes", "Changes", (table(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES),))
     return [
         *([made] if done else []),

@@ -114,9 +114,7 @@ class _Start:
         random = [name for name in self.canaries.grades if name not in kept]
         baseline |= {"verdicts": kept, "random": random, "ended_at": _now(), "served": _served(self.calls)}
         self.record.write(self.path)
-        said = (
-            f"{len(kept):,} of {len(kept) + len(random):,} verdicts were the same {BASELINE_REPEATS} times and are kept"
-        )
+        said = f"{len(kept):,} of {len(kept) + len(random):,} verdicts were the same {BASELINE_REPEATS} times and are kept"
         if random:
             said += f"; left out as random: {', '.join(random[:5])}{' ...' if len(random) > 5 else ''}"
         self.console.say(f"baseline: {said}; answered by {served_words(baseline['served'])}")

@@ -10,16 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ragpipe.core.text import sentences
-from ragpipe.extras.checks.edits import (
-    NAME,
-    Edit,
-    Subject,
-    content_words,
-    free_matches,
-    has_phrase,
-    numbers_in,
-    share_of_words,
-)
+from ragpipe.extras.checks.edits import NAME, Edit, Subject, content_words, free_matches, has_phrase, numbers_in, share_of_words
 from ragpipe.judge.rules.numbers import MONTH_NUMBER, MONTHS, NEGATIONS, STOP_WORDS, normalize_digits
 
 _NUMBER = re.compile(
@@ -52,9 +43,7 @@ _SUPPORTED = 0.6
 """Share of a sentence's content words in the chunks from which its negation is taken to contradict them."""
 _FOREIGN = 0.34
 """Share of a sentence's content words in the chunks up to which it is taken to have no support there."""
-_ENGLISH = frozenset(
-    re.findall(r"\w+", "the of and to in is was were that for with by on as from are has have it its an be")
-)
+_ENGLISH = frozenset(re.findall(r"\w+", "the of and to in is was were that for with by on as from are has have it its an be"))
 _ENGLISH_SHARE = 0.15  # of the words of an answer are common English ones: a rule for English grammar applies only then
 _PARTICIPLE = r"(?:\w+ed|\w+en|been|made|built|held|left|paid|sent|set|put|led|met|won|lost|become|begun|done|gone)"
 _VERB = re.compile(
@@ -239,9 +228,7 @@ def _first_verb(answer: str, span: tuple[int, int]) -> re.Match[str] | None:
         return None
     lead, rest = answer[span[0] : verb.start()], answer[verb.end() :]
     is_purpose = re.match(r"\s*To\s[^,]*\Z", lead)
-    is_aside = re.search(r"\b[Ii]t\s\Z", lead) and re.match(
-        r"\s(?:also\s)?(?:worth|important|recommended|advisable)\b", rest
-    )
+    is_aside = re.search(r"\b[Ii]t\s\Z", lead) and re.match(r"\s(?:also\s)?(?:worth|important|recommended|advisable)\b", rest)
     is_second = re.search(r"\b(?:could|may|might|would|should|must|will|can)\s\Z", lead)  # `could have led`
     return None if _CONDITION.search(lead) or is_purpose or is_aside or is_second else verb
 

@@ -270,9 +270,7 @@ def probe_rows(pairs: Sequence[Pair], score: Scored) -> list[dict[str, Any]]:
     """
     rows = []
     for name in dict.fromkeys(pair.change for pair in pairs if not pair.part):
-        values = {
-            pair.base[0]: (score.share(pair.base), score.share(pair.changed)) for pair in pairs if pair.change == name
-        }
+        values = {pair.base[0]: (score.share(pair.base), score.share(pair.changed)) for pair in pairs if pair.change == name}
         judged = {question: both for question, both in values.items() if None not in both}
         if not judged:
             continue

@@ -254,9 +254,7 @@ def rows_by_any_score(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
         if outcome.expected != "same" and outcome.counts:
             mutants, key = caught.setdefault(outcome.mutant.change, {}), outcome.mutant.changed
             mutants[key] = mutants.get(key, False) or outcome.status == "as_expected"
-    return [
-        {"change": name, **check.rate_json([*hits.values()], [key[0] for key in hits])} for name, hits in caught.items()
-    ]
+    return [{"change": name, **check.rate_json([*hits.values()], [key[0] for key in hits])} for name, hits in caught.items()]
 
 
 def selftest_figures(
@@ -328,9 +326,4 @@ def _floor_line(document: Mapping[str, Any]) -> str:
 
 def _missed_line(row: Mapping[str, Any]) -> RichText:
     scores = ", ".join(f"{name} {its['value']:.3g} to {its['mutant_value']:.3g}" for name, its in row["scores"].items())
-    return (
-        f"missed {row['change']}: ",
-        CaseName.of(row),
-        f": {scores}: ",
-        Verbatim(f"{row['before']} -> {row['after']}"),
-    )
+    return (f"missed {row['change']}: ", CaseName.of(row), f": {scores}: ", Verbatim(f"{row['before']} -> {row['after']}"))

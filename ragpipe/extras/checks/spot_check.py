@@ -50,10 +50,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     changeable = ("judge", "embedder", "metrics", "report")
     task = check.open_check(SpotCheckSettings, plain, origins, SECTION, changeable=changeable)
     if _asks_the_same(task.finished):
-        where, found = (
-            (origins or NoOrigins()).location("judge"),
-            f"that of the run ({task.finished.config.judge.label})",
-        )
+        where, found = ((origins or NoOrigins()).location("judge"), f"that of the run ({task.finished.config.judge.label})")
         fix = "judge=... for a second judge, metrics.NAME.prompts.STEP=VERSION for another prompt, judge.season=again for the same one anew"
         problem = Problem(where, "judge", found, "another judge or prompt", fix)
         raise ConfigError(f"task={SECTION} is wrong; nothing was started", [problem])

@@ -10,5 +10,7 @@ ENTRIES = {
     },
     "metric": {"BertScoreMetric": "ragpipe.extras.models.bert_score:BertScoreMetric"},
 }
-INSTALL = "pip install 'huggingface-hub>=0.30' 'lettucedetect>=0.2.3' 'sentence-transformers>=3.0' 'torch>=2.6' 'transformers>=4.57'"
+INSTALL = (
+    "pip install 'huggingface-hub>=0.30' 'lettucedetect>=0.2.3' 'sentence-transformers>=3.0' 'torch>=2.6' 'transformers>=4.57'"
+)
 """The packages of the extra `models`, as pyproject.toml has them: on a public index the name of this package may be another project's."""

@@ -59,9 +59,7 @@ def _as_chat(response: Any, headers: Mapping[str, str]) -> ApiResponse:
     asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
     if vector is None:
         raise AttemptError(
-            "not_an_api_answer",
-            "an answer without one vector of finite numbers",
-            partial=billed_usage({"usage": asked}),
+            "not_an_api_answer", "an answer without one vector of finite numbers", partial=billed_usage({"usage": asked})
         )
     content = {
         "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],
@@ -93,12 +91,7 @@ class ApiTransport(LiveTransport):
     section = "embedder"
 
     def __init__(
-        self,
-        settings: ApiEmbedder,
-        *,
-        run_id: str,
-        tell: Callable[[str], None] = lambda _: None,
-        budget: Budget | None = None,
+        self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None, budget: Budget | None = None
     ):
         super().__init__(settings, run_id=run_id, tell=tell, budget=budget)
         self._embedder = settings

@@ -100,11 +100,7 @@ class BertScoreMetric(ReferenceMetric):
         details = (
             match.model_dump(exclude={"cut", "weightless"})
             | ({"idf": True} if self.idf else {})
-            | {
-                "encoder": self.encoder.label,
-                "baseline": self.rescale_baseline,
-                "flags": [f"{name}_cut" for name in match.cut],
-            }
+            | {"encoder": self.encoder.label, "baseline": self.rescale_baseline, "flags": [f"{name}_cut" for name in match.cut]}
         )
         raw = Score(_percent(match.f1), names[1], details=details)
         base = self.rescale_baseline

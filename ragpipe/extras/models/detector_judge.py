@@ -17,15 +17,7 @@ from ragpipe.core.sample import AnyReference
 from ragpipe.extras.models.detector_models import Reading, Texts, reading_texts
 from ragpipe.extras.models.detector_settings import DetectorSettings
 from ragpipe.judge.answer_type import Answer
-from ragpipe.judge.answers import (
-    CheckedClaims,
-    CitationVerdicts,
-    CitedClaims,
-    Claims,
-    QuotedClaims,
-    QuotedVerdicts,
-    Verdicts,
-)
+from ragpipe.judge.answers import CheckedClaims, CitationVerdicts, CitedClaims, Claims, QuotedClaims, QuotedVerdicts, Verdicts
 from ragpipe.judge.embedder import LocalTransport
 from ragpipe.judge.http_responses import replace_surrogates
 from ragpipe.judge.prompt import Prompt
@@ -153,9 +145,7 @@ def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> Verdict:
     reason += f", contradiction {contradiction:.3f}" if reading.contradiction else ""
     if max(support, contradiction) < threshold:
         return "not_supported", "", reason
-    verdict, shares = (
-        ("supported", reading.support) if support >= threshold else ("contradicted", reading.contradiction)
-    )
+    verdict, shares = ("supported", reading.support) if support >= threshold else ("contradicted", reading.contradiction)
     best = shares.index(max(shares))
     evidence = _nearest(claim.claim, (claim.passages[best],)) or claim.passages[best].strip()
     return verdict, evidence, f"{reason}; passage {best + 1} of {len(claim.passages)}"
@@ -207,9 +197,7 @@ def _cited(roles: Roles) -> list[Claim]:
 Handler = Callable[[Roles], list[Claim] | Answer]
 HANDLERS: dict[tuple[type[Answer], frozenset[str]], Handler] = {
     (CitationVerdicts, frozenset(("sources", "citations"))): _cited,
-    (CitedClaims, frozenset(("text", "citations"))): lambda roles: find_cited_claims(
-        str(roles["text"]), roles["citations"]
-    ),
+    (CitedClaims, frozenset(("text", "citations"))): lambda roles: find_cited_claims(str(roles["text"]), roles["citations"]),
     **{(kind, frozenset(("claims", "sources"))): _listed for kind in (Verdicts, QuotedVerdicts)},
     **{
         (kind, frozenset((role, "sources"))): _stated

@@ -141,9 +141,7 @@ def _nli(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
             best = (max((share for of, share in shares if of == n), default=0.0) for n in range(len(passages)))
             return [round(share, _DIGITS) for share in best]
 
-        return Reading(
-            support=highest(of_use[0][0]), contradiction=highest(of_use[1][0]) if found and of_use[1] else []
-        )
+        return Reading(support=highest(of_use[0][0]), contradiction=highest(of_use[1][0]) if found and of_use[1] else [])
 
     return read
 

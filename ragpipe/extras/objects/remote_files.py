@@ -74,9 +74,7 @@ def _fault(address: str, error: Exception, writes: bool) -> Exception:
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return error  # of this machine
     if scheme_of(address) in HTTP and getattr(error.__cause__, "status", 0) not in (404, 410):
-        error = (
-            error.__cause__ if isinstance(error.__cause__, Exception) else error
-        )  # not found by fsspec, whatever was wrong
+        error = error.__cause__ if isinstance(error.__cause__, Exception) else error  # not found by fsspec, whatever was wrong
     said = redact(" ".join(str(error).split()) or type(error).__name__, secrets_of_environment())[:300]
     scheme, text = scheme_of(address), f"{type(error).__name__} {error}".lower()
     package = _PACKAGES.get(scheme)

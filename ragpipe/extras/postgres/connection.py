@@ -108,10 +108,7 @@ class PostgresConnection:
     def stream(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """In the transaction that is open, else in one of its own."""
         is_idle = self.raw.info.transaction_status == postgres_driver().pq.TransactionStatus.IDLE
-        with (
-            self.raw.transaction() if is_idle else nullcontext(),
-            self.raw.cursor(name="ragpipe", binary=True) as cursor,
-        ):
+        with self.raw.transaction() if is_idle else nullcontext(), self.raw.cursor(name="ragpipe", binary=True) as cursor:
             cursor.itersize = _AT_ONCE
             cursor.execute(_statement(statement), _values(values))
             for row in cursor:

@@ -146,9 +146,7 @@ class PostgresDatabase(PostgresPlace):
 
     def claims(self, db: Any) -> dict[str, int]:
         counts = {"alive": 0, "dead": 0, "unknown": 0}
-        states = {
-            owner.id: "dead" if owner_state(owner) == "dead" else "alive" for owner in living_owners(db, SILENT_AFTER_S)
-        }
+        states = {owner.id: "dead" if owner_state(owner) == "dead" else "alive" for owner in living_owners(db, SILENT_AFTER_S)}
         for owner, count in db.execute("SELECT owner, COUNT(*) FROM claims GROUP BY owner").fetchall():
             counts[states.get(owner, "dead")] += count
         return counts

@@ -32,9 +32,7 @@ FIND = (
 )
 """Finds what is stored under some keys: the failure in the run with this digest first, the reply last. A row ends with `failed_in`, 0 for a
 reply."""
-_ADD = (
-    f"INSERT INTO calls ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))}) ON CONFLICT (key, failed_in) DO "
-)
+_ADD = f"INSERT INTO calls ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))}) ON CONFLICT (key, failed_in) DO "
 _REPLACE = f"{_ADD}UPDATE SET {', '.join(f'{name} = EXCLUDED.{name}' for name in COLUMNS if name != 'key')}"
 _ADD_FIRST = f"{_ADD}NOTHING"
 _FROZEN = "15s"  # under the 30 s after which a silent owner counts as dead
@@ -281,8 +279,7 @@ class PostgresOwners:
     def bury_silent(self, db: PostgresConnection) -> None:
         """Remove the owners that were silent for too long, with their claims."""
         gone = db.execute(
-            f"DELETE FROM owners WHERE id <> ? AND {_SILENT.format('owners')} RETURNING id",
-            (self.me, self.silent_after_s),
+            f"DELETE FROM owners WHERE id <> ? AND {_SILENT.format('owners')} RETURNING id", (self.me, self.silent_after_s)
         )
         self._remove_claims(db, [row[0] for row in gone])
 

@@ -113,9 +113,7 @@ def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
     if "failure" in values:
         raise WorkerFailure(values["failure"], values["exit_code"], values.get("user_fault", ""))
     lengths = (values["lines"], values["scores"], *(length for *_, length in values["asked"]))
-    lines, scores, *texts = (
-        content[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)
-    )
+    lines, scores, *texts = (content[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True))
     asked = [
         PackedInputs(tuple(map(tuple, cells)), size, text)
         for (cells, size, _), text in zip(values["asked"], texts, strict=True)

@@ -53,9 +53,7 @@ def main() -> None:
         answers.flush()
 
     try:
-        ray, width = join_cluster(
-            settings, order["cores"], folder
-        )  # in the main thread: what it starts ends with its thread
+        ray, width = join_cluster(settings, order["cores"], folder)  # in the main thread: what it starts ends with its thread
         joined.set()
         send(packed_message({"width": width}))
         if settings.address is not None and (notice := waits_for(ray.nodes(), settings)):
@@ -247,9 +245,7 @@ def _joined(address: str) -> Any:
     try:
         ray.init(address=address, **{key: value for key, value in _SILENT.items() if key != "include_dashboard"})
     except Exception as error:  # other versions of Ray or Python, another token, no node on this machine
-        expected = (
-            "a cluster with this Ray, this Python and this token (RAY_AUTH_TOKEN_PATH), of which this machine is a node"
-        )
+        expected = "a cluster with this Ray, this Python and this token (RAY_AUTH_TOKEN_PATH), of which this machine is a node"
         fix = "start this run on a node of the cluster, with the Ray, the Python and the token of the other nodes"
         raise _unusable("runner.address", f"{address}: {' '.join(str(error).split())}", expected, fix) from error
     return ray
@@ -269,9 +265,7 @@ def slices_at_once(nodes: Iterable[Mapping[str, Any]], settings: RaySettings) ->
     """How many slices fit into the nodes that live."""
     needed = _needed(settings)
     return sum(
-        int(min(node["Resources"].get(name, 0.0) / value for name, value in needed.items()))
-        for node in nodes
-        if node["Alive"]
+        int(min(node["Resources"].get(name, 0.0) / value for name, value in needed.items())) for node in nodes if node["Alive"]
     )
 
 

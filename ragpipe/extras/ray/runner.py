@@ -141,9 +141,7 @@ class RayRunner:
 
 
 @asynccontextmanager
-async def open_ray_runner(
-    start: WorkerStart, settings: RaySettings, warn: Callable[[str], None]
-) -> AsyncIterator[RayRunner]:
+async def open_ray_runner(start: WorkerStart, settings: RaySettings, warn: Callable[[str], None]) -> AsyncIterator[RayRunner]:
     """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
 
     Args:
@@ -161,12 +159,7 @@ async def open_ray_runner(
         runner = RayRunner(process, settings.slice, warn, files / "output.log")
         digest = await asyncio.to_thread(digest_of_tables, start.folder)
         task = {"start": start.values(), "digest": digest, "paths": paths, "folder": os.getcwd()}
-        order = {
-            "settings": settings.model_dump(mode="json"),
-            "cores": usable_cores(),
-            "files": str(files),
-            "task": task,
-        }
+        order = {"settings": settings.model_dump(mode="json"), "cores": usable_cores(), "files": str(files), "task": task}
         await runner.start(order)
         listening = asyncio.create_task(runner.listen())
         yield runner

@@ -30,9 +30,7 @@ class RaySettings(AnyRunner):
         default=None,
         description="Slices at once. null: one per core that this process may use; in a cluster as many as fit when the run starts.",
     )
-    slice: int = Field(
-        default=250, ge=1, description="The most cases that a worker gets at once, and does again if it dies."
-    )
+    slice: int = Field(default=250, ge=1, description="The most cases that a worker gets at once, and does again if it dies.")
     address: str | None = Field(
         default=None,
         description="Where the cluster of Ray is, as HOST:PORT; this machine must be one of its nodes. null: a cluster on this machine, for this run.",
@@ -54,9 +52,7 @@ class RaySettings(AnyRunner):
     @classmethod
     def _no_keys(cls, names: list[str]) -> list[str]:
         if secret := next(filter(is_secret_name, names), None):
-            raise ValueError(
-                f"variables without secrets: workers ask no server, and {secret} stays with the process that does"
-            )
+            raise ValueError(f"variables without secrets: workers ask no server, and {secret} stays with the process that does")
         return names
 
     def missing(self) -> Iterator[tuple[str, str, str, str]]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 ENTRIES = {
-    "task": {
-        "build_dataset": "ragpipe.extras.test_sets.build_dataset",
-        "synthesize": "ragpipe.extras.test_sets.synthesize",
-    }
+    "task": {"build_dataset": "ragpipe.extras.test_sets.build_dataset", "synthesize": "ragpipe.extras.test_sets.synthesize"}
 }
 HELP = """\
   python -m ragpipe task=build_dataset dataset=jsonl dataset.path=log.jsonl build.dir=sets/march

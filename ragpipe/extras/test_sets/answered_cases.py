@@ -81,9 +81,7 @@ def silent_conflicts(documents: SourceDocuments, templates: Templates) -> list[s
     return [newer.rel_path for newer, _ in documents.conflicts if newer.rel_path not in asked]
 
 
-def _fact_conflicts(
-    documents: SourceDocuments, templates: Templates, newer: Document, older: Document
-) -> Iterator[Draft]:
+def _fact_conflicts(documents: SourceDocuments, templates: Templates, newer: Document, older: Document) -> Iterator[Draft]:
     before = {named.fact.key.casefold(): named for named in named_facts(documents, list(facts(older)))}
     for named in named_facts(documents, list(facts(newer))):
         old = before.get(named.fact.key.casefold())
@@ -96,9 +94,7 @@ def _fact_conflicts(
             yield from _conflict(templates, "fact", slots, named.value, places, named.topic)
 
 
-def _paragraph_conflicts(
-    documents: SourceDocuments, templates: Templates, newer: Document, older: Document
-) -> Iterator[Draft]:
+def _paragraph_conflicts(documents: SourceDocuments, templates: Templates, newer: Document, older: Document) -> Iterator[Draft]:
     before = {topic_heading(paragraph): paragraph for paragraph in paragraphs(older)}
     for paragraph in paragraphs(newer):
         heading = topic_heading(paragraph)
@@ -128,9 +124,7 @@ def _about_paragraph(paragraph: Paragraph, **expected: Any) -> dict[str, Any]:
     return {"fact": paragraph.topic, "values": (paragraph.text,), **labels}
 
 
-def _paragraph_slots(
-    documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject
-) -> dict[str, str]:
+def _paragraph_slots(documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject) -> dict[str, str]:
     shown = heading_slot(heading, subject)
     is_enough = (
         not subject.is_name

@@ -18,13 +18,7 @@ from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.faults import Faults
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing, write_frozen_set
-from ragpipe.extras.test_sets.log_cases import (
-    LogCases,
-    NearDuplicates,
-    Placeholders,
-    without_meta,
-    without_personal_data,
-)
+from ragpipe.extras.test_sets.log_cases import LogCases, NearDuplicates, Placeholders, without_meta, without_personal_data
 from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan, SkippedFaults, question_text, scan_log
 from ragpipe.extras.test_sets.question_draw import POOL, BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
 from ragpipe.report.console import Console
@@ -89,9 +83,7 @@ def run(task: BuildTask, console: Console) -> int:
         console.warn(note)
     console.say(f"written: {folder / CASES}, card.json, card.md")
     console.say(f"sha256 {built.sha256}")
-    console.say(
-        f"next: python -m ragpipe task=plan dataset=jsonl dataset.path={folder / CASES} dataset.sha256={built.sha256}"
-    )
+    console.say(f"next: python -m ragpipe task=plan dataset=jsonl dataset.path={folder / CASES} dataset.sha256={built.sha256}")
     return 0
 
 
@@ -156,9 +148,7 @@ def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chun
 class _Filler:
     """Takes candidates until the strata are full."""
 
-    def __init__(
-        self, drawn: LogCases, settings: BuildSettings, origin: Mapping[str, Any], chunk_text: list[str] | None
-    ):
+    def __init__(self, drawn: LogCases, settings: BuildSettings, origin: Mapping[str, Any], chunk_text: list[str] | None):
         self._drawn, self._settings, self._origin, self._chunk_text = drawn, settings, origin, chunk_text
         self._near = NearDuplicates(NEAR)
         self.counts = FillCounts()
@@ -176,9 +166,7 @@ class _Filler:
                     self._take(name, streams, cases)
         return list(chain.from_iterable(cases.values()))
 
-    def _take(
-        self, name: str, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]
-    ) -> None:
+    def _take(self, name: str, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]) -> None:
         """Move the next usable case of a stratum, if there is one; an exhausted stream is removed."""
         case = next(streams[name], None) if name in streams else None
         if case is None:

@@ -59,16 +59,11 @@ def drafts_of(
         yield Draft(kind, template, slots, (*spread, template.name), **rest)
 
 
-def answered(
-    anchors: Sequence[Mapping[str, Any]], *paths: str, rule: str | None = None, **expected: Any
-) -> dict[str, Any]:
+def answered(anchors: Sequence[Mapping[str, Any]], *paths: str, rule: str | None = None, **expected: Any) -> dict[str, Any]:
     """The labels and documents of a draft that these places of these documents answer; `rule` says which side of a conflict counts."""
     conflict = {} if rule is None else {"recency_conflict_rule": rule}
     behaviour = {"answerable": True, "expected": {"behavior": "answer", **expected}}
-    return {
-        "labels": {"anchors": list(anchors), "relevant_docs": list(paths), **conflict, **behaviour},
-        "documents": paths,
-    }
+    return {"labels": {"anchors": list(anchors), "relevant_docs": list(paths), **conflict, **behaviour}, "documents": paths}
 
 
 class QuestionDraw:

@@ -130,10 +130,7 @@ def card_markdown(name: str, card: Mapping[str, Any]) -> str:
     if card.get("seed") is not None:
         lines.append(f"- **seed:** {card['seed']}")
     lines += [f"- **sha256 of cases.jsonl:** {code_span(card['sha256'])}", ""]
-    lines += [
-        "```bash",
-        f"python -m ragpipe dataset=jsonl dataset.path=FOLDER/cases.jsonl dataset.sha256={card['sha256']}",
-    ]
+    lines += ["```bash", f"python -m ragpipe dataset=jsonl dataset.path=FOLDER/cases.jsonl dataset.sha256={card['sha256']}"]
     lines += ["```", ""]
     for key, value in card.items():
         if key not in _OPENING and value not in (None, [], {}):
@@ -145,9 +142,7 @@ def _section(value: Any) -> list[str]:
     """A value of the card: a list of objects and a mapping as tables, other lists as bullets."""
     if isinstance(value, Mapping):
         if all(isinstance(item, Mapping) for item in value.values()):
-            triples = [
-                (_cell(key), _cell(inner), _cell(item)) for key, pairs in value.items() for inner, item in pairs.items()
-            ]
+            triples = [(_cell(key), _cell(inner), _cell(item)) for key, pairs in value.items() for inner, item in pairs.items()]
             return markdown_table(("", "", ""), triples, left=(0, 1))
         return markdown_table(("", ""), [(_cell(key), _cell(item)) for key, item in value.items()], left=(0, 1))
     if isinstance(value, Sequence) and not isinstance(value, str):

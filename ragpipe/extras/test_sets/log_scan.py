@@ -85,9 +85,7 @@ def askable_cases(
     `counts` gets how many were read and filtered."""
     for record in dataset.flat_records(faults, positions):
         counts.records += 1
-        outputs = [
-            output for output in record.outputs if dataset.passes({**record.fields, **output}, record.where, faults)
-        ]
+        outputs = [output for output in record.outputs if dataset.passes({**record.fields, **output}, record.where, faults)]
         if not outputs and (record.outputs or not dataset.passes(record.fields, record.where, faults)):
             counts.filtered += 1
         elif _is_askable(record.fields, record.where, faults):

@@ -126,18 +126,14 @@ class ModelQuestions:
                 records += self._usable(document, section, reply.questions)
         if len(records) < n:
             actual = f"{len(records):,} that hold, from {place:,} sections"
-            problem = Problem(
-                "the model", "synthesize.counts.free", actual, f"{n:,}", "ask for fewer: no call is repeated"
-            )
+            problem = Problem("the model", "synthesize.counts.free", actual, f"{n:,}", "ask for fewer: no call is repeated")
             raise DataError("the model gave too few questions; nothing was written", [problem])
         if spare := len(records) - n:
             self.free.dropped["not_needed"] = spare
         self.free.kept = n
         return records[:n]
 
-    def _usable(
-        self, document: Document, section: DocumentSection, questions: Iterable[SectionQuestion]
-    ) -> Iterator[Record]:
+    def _usable(self, document: Document, section: DocumentSection, questions: Iterable[SectionQuestion]) -> Iterator[Record]:
         for question in questions:
             fault = section_question_fault(question, section.text)
             if fault is None and not self._draw.add(question.question.strip()):
@@ -220,8 +216,7 @@ _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_][\w'\u2019-]*")
 _QUOTED = re.compile(r'"([^"]+)"')
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SPEAKS_OF_THE_TEXT = re.compile(
-    r"\b(?:this|the|that|given|following|above) (?:section|passage|text|excerpt|paragraph|document|material)s?\b",
-    re.IGNORECASE,
+    r"\b(?:this|the|that|given|following|above) (?:section|passage|text|excerpt|paragraph|document|material)s?\b", re.IGNORECASE
 )
 
 

@@ -59,14 +59,10 @@ _PHONES = (
     re.compile(r"(?<![\w.+-])\+ ?\(?[1-9](?:[ ./-]{0,3}\(?\d\)?){6,14}(?![\w-])(?!\.\d)"),
     re.compile(r"(?<![\w.+-])00[ -]?[1-9]\d{0,2}[ /-](?:\(?\d{1,5}\)?[ /-]?){2,5}(?![\w-])(?!\.\d)"),
     re.compile(r"(?<![\w.+/-])(?:\+?1[ .-])?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])[2-9]\d{2}[ .-]\d{4}(?![\w-])(?!\.\d)"),
-    re.compile(
-        r"(?<![\w.+/-])(?:\(0[1-9]\d{0,4}\) ?|0[1-9]\d{0,4}[ /-] ?)\d{2,9}(?:[ -]\d{1,6}){0,4}(?![\w-])(?!\.\d)"
-    ),
+    re.compile(r"(?<![\w.+/-])(?:\(0[1-9]\d{0,4}\) ?|0[1-9]\d{0,4}[ /-] ?)\d{2,9}(?:[ -]\d{1,6}){0,4}(?![\w-])(?!\.\d)"),
     re.compile(r"(?<![\w.+/-])0[1-9](?:([ .-])\d{2})(?:\1\d{2}){3}(?![\w-])(?!\.\d)"),
 )
-_SAID_PHONE = re.compile(
-    rf"{_PHONE_WORD}{_LINK}(?P<number>\+?\(?\d(?:[ ./-]{{0,3}}\(?\d\)?){{5,14}})(?![\w-])(?!\.\d)", re.I
-)
+_SAID_PHONE = re.compile(rf"{_PHONE_WORD}{_LINK}(?P<number>\+?\(?\d(?:[ ./-]{{0,3}}\(?\d\)?){{5,14}})(?![\w-])(?!\.\d)", re.I)
 _OTHER_NUMBER = re.compile(
     r"(?:\b(?:order|invoice|ticket|case|ref(?:erence)?|serial|part|article|item|customer|booking|tracking|parcel|shipment|contract|"
     r"policy|batch|model|isbn|issn|ean|doi|patent|rfc|bestell\w*|auftrag\w*|rechnung\w*|kunden\w*|artikel\w*|commande|facture|pedido|factura)"
@@ -167,9 +163,7 @@ def _addresses(text: str) -> Iterator[PersonalData]:
                 yield PersonalData(match.start(), match.end(), "IP", str(address))
 
 
-_NETWORKS_INSIDE = tuple(
-    ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-)
+_NETWORKS_INSIDE = tuple(ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))
 
 
 def _is_of_no_one(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

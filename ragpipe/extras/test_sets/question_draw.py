@@ -84,13 +84,10 @@ def plan_draw(samples: Samples, scan: LogScan, settings: BuildSettings, seed: in
     is_first[1:] = samples.keys[ranked][1:] != samples.keys[ranked][:-1]
     questions = ranked[is_first]
     questions = questions[np.argsort(seeded_places(samples.keys[questions], seed), kind="stable")]
-    by_stratum = {
-        name: questions[samples.strata[questions] == code] for code, name in enumerate(sorted(scan.stratum_names))
-    }
+    by_stratum = {name: questions[samples.strata[questions] == code] for code, name in enumerate(sorted(scan.stratum_names))}
     shares = equal_shares({name: len(members) for name, members in by_stratum.items()}, settings.n or len(questions))
     strata = [
-        Stratum(name, len(of), shares[name], of[: shares[name] * POOL] if settings.n else of)
-        for name, of in by_stratum.items()
+        Stratum(name, len(of), shares[name], of[: shares[name] * POOL] if settings.n else of) for name, of in by_stratum.items()
     ]
     return DrawPlan(strata, len(questions))
 
@@ -141,15 +138,13 @@ class BuildSettings(Settings):
         description="replace: by <EMAIL> and the like; drop: cases with any are left out; keep: nothing is searched.",
     )
     drop_meta: list[Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=list,
-        description="Names under `meta` that are left out: [user, session.address]. Default: none.",
+        default_factory=list, description="Names under `meta` that are left out: [user, session.address]. Default: none."
     )
     answers: Literal["keep", "drop"] = Field(
         default="keep", description="keep: with the recorded outputs; drop: questions only, for a live system."
     )
     faults: Literal["refuse", "skip"] = Field(
-        default="refuse",
-        description="Records that cannot be used: refuse the data set, or leave them out and count them.",
+        default="refuse", description="Records that cannot be used: refuse the data set, or leave them out and count them."
     )
 
     @model_validator(mode="after")

@@ -85,9 +85,7 @@ _TITLE = "question templates are wrong; nothing was written"
 class QuestionTemplate(Settings):
     """One question in several phrasings, and the labels that belong to it alone."""
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="Name of the template: lower-case letters, digits, '_'."
-    )
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name of the template: lower-case letters, digits, '_'.")
     about: str = Field(description="What of the documents it is filled with: it decides which slots there are.")
     questions: list[str] = Field(min_length=1, description="Phrasings of the question; a case gets one of them.")
     reference: str | None = Field(default=None, description="The right answer. null: the case has none.")
@@ -112,9 +110,7 @@ class QuestionTemplate(Settings):
     @property
     def slots(self) -> list[str]:
         """The slots that its texts use."""
-        return list(
-            dict.fromkeys(name for text in (*self.questions, self.reference or "") for name in slot_names(text))
-        )
+        return list(dict.fromkeys(name for text in (*self.questions, self.reference or "") for name in slot_names(text)))
 
     def fits(self, slots: Mapping[str, str]) -> bool:
         """Whether every slot has a value and every condition holds."""
@@ -130,13 +126,10 @@ class QuestionTemplateFile(Settings):
     kind: Kind = Field(description="The kind of case.")
     version: str = Field(default="own", description="Name of this version; it stands in the origin of each case.")
     policy: str | None = Field(
-        default=None,
-        description="Policies: the one that the questions try to break; it is the reason of the rejection.",
+        default=None, description="Policies: the one that the questions try to break; it is the reason of the rejection."
     )
     names: list[str] = Field(default_factory=list, description="Invented names. Default: none.")
-    attributes: list[str] = Field(
-        default_factory=list, description="Attributes that documents rarely give. Default: none."
-    )
+    attributes: list[str] = Field(default_factory=list, description="Attributes that documents rarely give. Default: none.")
     templates: list[QuestionTemplate] = Field(min_length=1, description="The templates.")
 
     @model_validator(mode="after")
@@ -149,9 +142,7 @@ class QuestionTemplateFile(Settings):
                 if slot not in known[template.about]:
                     names = sorted(known[template.about])
                     hint = did_you_mean(slot, names) or f"there are {', '.join(names) or 'none'}"
-                    raise ValueError(
-                        f"{template.name}: {{{slot}}} is no slot of {self.kind} about {template.about}; {hint}"
-                    )
+                    raise ValueError(f"{template.name}: {{{slot}}} is no slot of {self.kind} about {template.about}; {hint}")
         names = [template.name for template in self.templates]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"the name {twice[0]!r} stands twice")

@@ -41,9 +41,7 @@ Count = Annotated[int, Field(ge=0, le=100_000)] | None
 class SynthesizeSettings(Settings):
     """What a test set is made from."""
 
-    documents: str = Field(
-        min_length=1, description="Folder of Markdown documents; `package:handbook` is the shipped one."
-    )
+    documents: str = Field(min_length=1, description="Folder of Markdown documents; `package:handbook` is the shipped one.")
     dir: str = Field(min_length=1, description="Folder of the test set. It is made; nothing in it is overwritten.")
     counts: dict[Kind | Literal["free"], Count] = Field(
         default_factory=dict,
@@ -189,20 +187,14 @@ def ask_model(
     for name, tally in (("reworded", model.rephrased), ("free questions", model.free)):
         if tally.asked:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(tally.dropped.items()) if count)
-            console.say(
-                f"{name}: {tally.kept:,} of {tally.asked:,} kept" + (f"; dropped: {reasons}" if reasons else "")
-            )
+            console.say(f"{name}: {tally.kept:,} of {tally.asked:,} kept" + (f"; dropped: {reasons}" if reasons else ""))
     prompts = [model.rephrase_prompt.signature, model.ask_prompt.signature]
     tallies = {"rephrased": model.rephrased.as_card(), "free": model.free.as_card()}
     return {"label": config.judge.label, "prompts": prompts, **tallies}
 
 
 def set_card(
-    settings: SynthesizeSettings,
-    seed: int,
-    documents: list[Document],
-    templates: Templates,
-    by_model: Mapping[str, Any] | None,
+    settings: SynthesizeSettings, seed: int, documents: list[Document], templates: Templates, by_model: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The card without its counts. `by_model` is what a language model did; None where none was asked."""
     folder = data_path(settings.documents)

@@ -136,10 +136,7 @@ def edge_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Dr
         yield from _shared_key_drafts(templates, key, group)
         for pair in partners(group):
             for fact, other in (pair, pair[::-1]):
-                if (
-                    _is_like(other.value, fact.value)
-                    and other.value.casefold() not in fact.fact.section.text.casefold()
-                ):
+                if _is_like(other.value, fact.value) and other.value.casefold() not in fact.fact.section.text.casefold():
                     slots = {**fact.slots, "wrong_value": other.value}
                     yield from _fact_drafts(templates, "false_premise", fact, slots)
     for fact in named:
@@ -148,10 +145,7 @@ def edge_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Dr
     for document, subject in documents.subjects():
         slots = {"name": subject.words}
         for template in templates.fitting("edge", "name", slots):
-            spread, topic = (
-                ("name", subject.words, template.name),
-                f"{document.rel_path}#{template.question.subcategory}",
-            )
+            spread, topic = (("name", subject.words, template.name), f"{document.rel_path}#{template.question.subcategory}")
             yield Draft("edge", template, slots, spread, topic, documents=(document.rel_path,))
 
 
@@ -214,11 +208,7 @@ def _policy_draft(template: Template, about: str, value: str, path: str) -> Draf
 def no_context_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
     """Questions about something that no document has: an attribute of a subject that they do have, or an invented name. Some word of the
     attribute or the name stands in no document at all."""
-    labels = {
-        "answerable": False,
-        "relevant_docs": [],
-        "expected": {"behavior": "reject", "rejection_reason": "no_context"},
-    }
+    labels = {"answerable": False, "relevant_docs": [], "expected": {"behavior": "reject", "rejection_reason": "no_context"}}
     attributes = [attribute for attribute in templates.attributes() if documents.is_absent(attribute)]
     for document, subject in documents.subjects():
         for attribute in attributes:

@@ -53,12 +53,7 @@ _FOUND = "db.query.result"
 _NUMBERED = ("gen_ai.prompt", "gen_ai.completion")
 _DETAILS = "gen_ai.client.inference.operation.details"
 _TOKENS = {
-    "tokens_in": (
-        "llm.token_count.prompt",
-        "gen_ai.usage.input_tokens",
-        "gen_ai.usage.prompt_tokens",
-        "ai.usage.promptTokens",
-    ),
+    "tokens_in": ("llm.token_count.prompt", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "ai.usage.promptTokens"),
     "tokens_out": (
         "llm.token_count.completion",
         "gen_ai.usage.output_tokens",
@@ -80,9 +75,7 @@ def status_of(code: Any) -> Status:
 def read_attributes(span: Span, events: Sequence[Mapping[str, Any]] = ()) -> Span:
     """The span with what its attributes and events say of input, output, documents, tokens and model. The attributes stay in it as
     they are, but for the vectors of embeddings, which say nothing here and are most of some exports."""
-    span.attributes = {
-        name: value for name, value in span.attributes.items() if not name.startswith("embedding.embeddings")
-    }
+    span.attributes = {name: value for name, value in span.attributes.items() if not name.startswith("embedding.embeddings")}
     attributes = {name: value for name, value in (span.attributes | _said_by(events)).items() if value != REDACTED}
     kind = _text(attributes, _KIND_NAMES)
     if kind is not None:
@@ -95,9 +88,7 @@ def read_attributes(span: Span, events: Sequence[Mapping[str, Any]] = ()) -> Spa
     if matches and span.kind == SPAN:
         span.kind = RETRIEVER
     if span.kind == RETRIEVER:
-        span.documents = first_documents(
-            *(_documents(attributes, name) for name in _DOCUMENTS), _found(matches), span.output
-        )
+        span.documents = first_documents(*(_documents(attributes, name) for name in _DOCUMENTS), _found(matches), span.output)
     elif span.kind == RERANKER:
         span.documents = first_documents(_documents(attributes, "reranker.output_documents"), span.output)
         span.input_documents = _documents(attributes, "reranker.input_documents")
@@ -171,9 +162,7 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any
         return None
     passages = []
     for item in items:
-        fields = (
-            {name.removeprefix("document."): value for name, value in item.items()} if isinstance(item, dict) else item
-        )
+        fields = {name.removeprefix("document."): value for name, value in item.items()} if isinstance(item, dict) else item
         if isinstance(fields, dict):
             fields["metadata"] = metadata_of(fields)
         passages.append(retrieved_document(fields))
@@ -229,9 +218,7 @@ def _flat(item: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _value(attributes: Mapping[str, Any], names: tuple[str, ...], mime: str) -> Any:
     name = next((name for name in names if attributes.get(name) is not None), None)
     if name is None:  # Traceloop's older form: `gen_ai.prompt.0.role`, `gen_ai.prompt.0.content`
-        return next(
-            (items for name in names if name in _NUMBERED and (items := numbered_items(attributes, name))), None
-        )
+        return next((items for name in names if name in _NUMBERED and (items := numbered_items(attributes, name))), None)
     value = attributes[name]
     if name.startswith("traceloop.entity.") and isinstance(value, str):  # always JSON, of a text too
         with contextlib.suppress(strict_json.InvalidJson):
@@ -327,9 +314,7 @@ def _span(row: Mapping[str, Any], resource: dict[str, Any]) -> Span:
     span.end_ms = nanoseconds(row.get("endTimeUnixNano") or row.get("end_time_unix_nano"))
     status = row.get("status") or {}
     span.status = status_of(status.get("code"))
-    events = [
-        {**event, "attributes": decoded_attributes(event.get("attributes"))} for event in _list(row, "events", "events")
-    ]
+    events = [{**event, "attributes": decoded_attributes(event.get("attributes"))} for event in _list(row, "events", "events")]
     span.error = error_of(span.status, status.get("message"), events)
     return read_attributes(span, events)
 
@@ -446,9 +431,7 @@ def _trulens(row: Mapping[str, Any]) -> Span:
     if not trace_id or not trace.get("span_id"):
         raise BadExpression("a TruLens event without record id or span id")
     parent = trace.get("parent_id")
-    span = new_span(
-        str(trace_id), str(trace["span_id"]), str(parent) if parent else None, str(record.get("name") or "")
-    )
+    span = new_span(str(trace_id), str(trace["span_id"]), str(parent) if parent else None, str(record.get("name") or ""))
     span.attributes = attributes
     span.start_ms, span.end_ms = epoch_ms(row.get("start_timestamp")), epoch_ms(row.get("timestamp"))
     status = record.get("status")

@@ -131,10 +131,7 @@ def _scores(run: RunFolder, iteration: int, run_id: str) -> Iterator[TracedScore
 def _otlp(run: _Run, scores: Iterator[TracedScore]) -> Iterator[bytes]:
     resource = {"attributes": _attributes({"service.name": "ragpipe", "service.version": __version__})}
     while some := list(islice(scores, _REQUEST)):
-        scope = {
-            "scope": {"name": "ragpipe", "version": __version__},
-            "logRecords": [_event(run, score) for score in some],
-        }
+        scope = {"scope": {"name": "ragpipe", "version": __version__}, "logRecords": [_event(run, score) for score in some]}
         yield json_bytes({"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}) + b"\n"
 
 

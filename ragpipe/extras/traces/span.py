@@ -33,9 +33,7 @@ def retrieved_document(item: Any) -> dict[str, Any] | None:
         return None
     fields = item["kwargs"] if isinstance(item.get("kwargs"), dict) else item
     fields = fields["node"] | {"score": fields.get("score")} if isinstance(fields.get("node"), dict) else fields
-    text = next(
-        (fields[name] for name in _TEXT if isinstance(fields.get(name), str) and fields[name] != REDACTED), None
-    )
+    text = next((fields[name] for name in _TEXT if isinstance(fields.get(name), str) and fields[name] != REDACTED), None)
     metadata: dict[str, Any] = fields["metadata"] if isinstance(fields.get("metadata"), dict) else {}
     identity, score = _first(_IDS, fields, metadata), _first(("score",), fields, metadata)
     if text is None and identity is None:

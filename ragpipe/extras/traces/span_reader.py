@@ -154,8 +154,7 @@ def trace_record(trace: Trace) -> dict[str, Any]:
         "duration_ms": duration,
         "spans": [_step(span) for span in tree.spans],
         "retrievals": [_named(span, _SEARCH) for span in steps[RETRIEVER]] or None,
-        "rerankings": [{**_named(span, _SEARCH), "input_documents": span.input_documents} for span in steps[RERANKER]]
-        or None,
+        "rerankings": [{**_named(span, _SEARCH), "input_documents": span.input_documents} for span in steps[RERANKER]] or None,
         "llms": [_named(span, _ANSWER) for span in steps[LLM]] or None,
         "usage": usage,
         "timings": _timings(steps, duration),
@@ -216,9 +215,7 @@ class _Tree:
         if root is None or root.input is not None or root.output is not None:
             return root, root
         below = [
-            span
-            for span in self.spans
-            if span.kind not in _NO_ANSWER and span.input is not None and span.output is not None
+            span for span in self.spans if span.kind not in _NO_ANSWER and span.input is not None and span.output is not None
         ]
         tops = [span for span in below if not any(above in below for above in self._above(span))]
         return (tops[0], tops[-1]) if tops else (root, root)

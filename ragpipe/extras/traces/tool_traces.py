@@ -11,18 +11,7 @@ from ragpipe.core import strict_json
 from ragpipe.core.sample import UNREADABLE
 from ragpipe.data.expressions import BadExpression, finite_number, json_or_text, verdict
 from ragpipe.extras.traces.attribute_spans import error_of, identifier, nanoseconds, status_of
-from ragpipe.extras.traces.span import (
-    EVALUATOR,
-    LLM,
-    RETRIEVER,
-    SPAN,
-    Span,
-    Trace,
-    documents,
-    epoch_ms,
-    message_text,
-    usage,
-)
+from ragpipe.extras.traces.span import EVALUATOR, LLM, RETRIEVER, SPAN, Span, Trace, documents, epoch_ms, message_text, usage
 
 _OBSERVATION_KINDS = {"GENERATION": LLM, "SPAN": SPAN, "EVENT": "event"}
 
@@ -104,12 +93,7 @@ def _langfuse_score(score: Mapping[str, Any]) -> dict[str, Any]:
         value = label == "True"
     elif isinstance(label, str):
         value = {UNREADABLE: label}
-    return {
-        "name": str(score.get("name")),
-        "value": value,
-        "source": score.get("source"),
-        "comment": score.get("comment"),
-    }
+    return {"name": str(score.get("name")), "value": value, "source": score.get("source"), "comment": score.get("comment")}
 
 
 _MLFLOW_KINDS = {"CHAT_MODEL": LLM, "UNKNOWN": "span"}

@@ -16,12 +16,7 @@ TRACE_SHAPES: tuple[Shape, ...] = (
         ("record_id", "app_id", "traceId"),
         forms=("json", "jsonl", "json_objects", "json_columns", "parquet"),
     ),
-    Shape(
-        "langfuse",
-        "a page of Langfuse traces",
-        ("data.input", "data.output", "data.timestamp", "meta"),
-        within="document",
-    ),
+    Shape("langfuse", "a page of Langfuse traces", ("data.input", "data.output", "data.timestamp", "meta"), within="document"),
     Shape(
         "langfuse",
         "a page of Langfuse observations",
@@ -81,12 +76,7 @@ TRACE_SHAPES: tuple[Shape, ...] = (
         none_of=("child_runs.run_type",),
     ),
     Shape("langsmith_runs", "traced runs of LangChain", ("run_type", "inputs", "outputs", "child_runs.run_type")),
-    Shape(
-        "",
-        "LangSmith feedback",
-        ("run_id", "key", "score", "feedback_source"),
-        unusable=f"{SCORES_ONLY}: export the runs",
-    ),
+    Shape("", "LangSmith feedback", ("run_id", "key", "score", "feedback_source"), unusable=f"{SCORES_ONLY}: export the runs"),
     Shape("openinference", "an OTLP export of spans", ("resourceSpans",)),
     Shape("openinference", "an OTLP export of spans", ("resourceSpans",), within="document"),
     Shape(
@@ -94,9 +84,7 @@ TRACE_SHAPES: tuple[Shape, ...] = (
         "spans of OpenTelemetry's console exporter",
         ("context.trace_id", "context.span_id", "kind", "attributes"),
     ),
-    Shape(
-        "mlflow", "traces or evaluation results of MLflow", ("trace_id", "request", "response", "execution_duration")
-    ),
+    Shape("mlflow", "traces or evaluation results of MLflow", ("trace_id", "request", "response", "execution_duration")),
     Shape("mlflow", "MLflow traces", ("info.trace_id", "data.spans")),
     Shape(
         "",

@@ -11,10 +11,7 @@ Nothing here writes into the output folder.
 
 from __future__ import annotations
 
-ENTRIES = {
-    "task": {"view": "ragpipe.extras.view.view_server"},
-    "export": {"site": "ragpipe.extras.view.site:export_site"},
-}
+ENTRIES = {"task": {"view": "ragpipe.extras.view.view_server"}, "export": {"site": "ragpipe.extras.view.site:export_site"}}
 HELP = """\
   python -m ragpipe task=view                              a local page over all runs; as a folder: task=export 'formats=[site]'
 """

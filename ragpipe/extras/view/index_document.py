@@ -27,9 +27,7 @@ from ragpipe.store.progress import ProgressState
 _PAGE_TITLE = re.compile(r"<title>([^<]*?)(?: · ragpipe)?</title>")
 
 
-def index_document(
-    root: Path, listing: Listing, changes: Mapping[str, RunChange | None], revision: str
-) -> dict[str, Any]:
+def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange | None], revision: str) -> dict[str, Any]:
     """All that the page shows.
 
     Args:
@@ -40,8 +38,7 @@ def index_document(
     """
     sweeps = {job: sweep for sweep in listing.sweeps for job in sweep.jobs}
     rows = [
-        run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key))
-        for run in listing.runs
+        run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key)) for run in listing.runs
     ]
     return {
         "revision": revision,
@@ -300,10 +297,7 @@ def _stretches(runs: Sequence[ListedRun]) -> list[list[int]]:
 
 
 def _drawing(
-    runs: Sequence[ListedRun],
-    scores: Sequence[MainScore],
-    changes: Mapping[str, RunChange | None],
-    axis: tuple[float, float],
+    runs: Sequence[ListedRun], scores: Sequence[MainScore], changes: Mapping[str, RunChange | None], axis: tuple[float, float]
 ) -> Node:
     low, high = axis
 

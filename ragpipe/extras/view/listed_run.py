@@ -370,11 +370,7 @@ def _verdict(root: Path) -> GatesVerdict:
 
 def _cost(cost: Mapping[str, Any]) -> str:
     used, spent = cost["total"]["used"], cost["total"]["spent"]
-    return (
-        "no call"
-        if used["calls"] == used["calls_computed"] or is_recorded(used, spent)
-        else price(Usage.from_json(used))
-    )
+    return "no call" if used["calls"] == used["calls_computed"] or is_recorded(used, spent) else price(Usage.from_json(used))
 
 
 def _series(manifest: Mapping[str, Any]) -> str:

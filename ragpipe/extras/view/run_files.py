@@ -75,11 +75,7 @@ def manifest_below(root: Path) -> dict[str, Any]:
     if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
         fix = "start the run's command again, or use the ragpipe that made this one"
         raise format_mismatch(
-            "a run of another format is not read",
-            root / "manifest.json",
-            manifest.get("format"),
-            manifest.get("ragpipe"),
-            fix,
+            "a run of another format is not read", root / "manifest.json", manifest.get("format"), manifest.get("ragpipe"), fix
         )
     return manifest
 
@@ -131,10 +127,7 @@ def scan_folder(root: Path) -> FolderScan:
     for folder in run_list_folders(root):
         name = folder.relative_to(root).as_posix()
         scan.runs |= _by_key(name, run_folders(folder))
-        for kind, places, file in (
-            (COMPARISONS, scan.comparisons, "compare.html"),
-            (SWEEPS, scan.sweeps, "sweep.json"),
-        ):
+        for kind, places, file in ((COMPARISONS, scan.comparisons, "compare.html"), (SWEEPS, scan.sweeps, "sweep.json")):
             made: Iterable[Path] = () if (folder / kind).is_symlink() else run_folders(folder / kind)
             places |= _by_key(f"{name}/{kind}", (path for path in made if file_mark(path, file)))
     return scan

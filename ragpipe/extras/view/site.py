@@ -61,9 +61,7 @@ def write_site(root: Path, target: Path, run: str = "") -> SiteContents:
     chosen = _chosen(listing, run)
     if not chosen.runs:
         actual = run or f"{len(listing.runs)} runs, none of them finished"
-        raise DataError(
-            _TITLE, [Problem(str(root), "run", actual, "a finished run", "finish one: start its command again")]
-        )
+        raise DataError(_TITLE, [Problem(str(root), "run", actual, "a finished run", "finish one: start its command again")])
     document = index_document(Path(root.resolve().name), chosen, all_changes(chosen.runs), "")
     try:
         _remove_old(target)

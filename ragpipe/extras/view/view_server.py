@@ -42,9 +42,7 @@ from ragpipe.store.files import json_bytes
 LOOPBACK = "127.0.0.1"
 SHUTDOWN_S = 0.5
 """Answers that are being sent get so long to end."""
-_SILENT = logging.Logger(
-    "ragpipe.view", logging.CRITICAL + 1
-)  # of requests that are no HTTP; our own faults are reported
+_SILENT = logging.Logger("ragpipe.view", logging.CRITICAL + 1)  # of requests that are no HTTP; our own faults are reported
 _CHUNK = 1 << 20
 _SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
 _TEXT = "text/plain"
@@ -254,9 +252,7 @@ async def view_serving(server: ViewServer) -> AsyncIterator[int]:
     bound = _bound_socket(server.options.port)
     port: int = bound.getsockname()[1]
     application = server.application(port)
-    runner = web.AppRunner(
-        application, access_log=None, logger=_SILENT, handle_signals=False, shutdown_timeout=SHUTDOWN_S
-    )
+    runner = web.AppRunner(application, access_log=None, logger=_SILENT, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
         await web.SockSite(runner, bound).start()
@@ -350,9 +346,7 @@ class Guards:
     def refusal(self, request: web.Request) -> web.Response | None:
         """The answer to a request that may not be asked, whatever its token; None for one that may."""
         if request.method not in _METHODS:
-            return web.Response(
-                status=405, text="Only GET and HEAD: nothing is written.\n", headers={"Allow": "GET, HEAD"}
-            )
+            return web.Response(status=405, text="Only GET and HEAD: nothing is written.\n", headers={"Allow": "GET, HEAD"})
         if not self._is_known_host(request):
             return web.Response(status=403, text=f"Unknown host name. Known: {', '.join(HOSTS)}.\n")
         if not _is_own_page(request):
@@ -398,7 +392,9 @@ HEAD = 4096
 """Bytes of a page in which its own policy stands."""
 _SCRIPT = re.compile(rb"script-src '(sha256-[A-Za-z0-9+/]{43}=)'( 'self')?;")
 _DATA_BLOCKS = re.compile(rb'(?:ragpipeBlock\("[a-z]+\d*","[A-Za-z0-9+/=]*"\);\n)+')
-_REST = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_REST = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _SANDBOX = "sandbox allow-scripts allow-downloads allow-modals; script-src 'unsafe-inline'"
 
 

@@ -65,9 +65,7 @@ def rank_stability(scores: Floats, methods: Whole, questions: Whole, *, draws: i
         overall = _overall(scores[kept], rng.dirichlet(np.ones(scores.shape[1]), size))
         times = _times_drawn(rng, size, groups)[:, codes]
         as_they_are += _rank_counts(np.add.reduceat(overall, starts, axis=1) / sizes)
-        resampled += _rank_counts(
-            np.add.reduceat(overall * times, starts, axis=1) / np.add.reduceat(times, starts, axis=1)
-        )
+        resampled += _rank_counts(np.add.reduceat(overall * times, starts, axis=1) / np.add.reduceat(times, starts, axis=1))
     return RankStability(
         draws,
         groups,

@@ -27,9 +27,7 @@ Floats = NDArray[np.float64]
 UNREADABLE_RATINGS = "the ratings cannot be used; nothing was written"
 
 
-def weights_from_ratings(
-    cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, level: float
-) -> dict[str, Any]:
+def weights_from_ratings(cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, level: float) -> dict[str, Any]:
     """Weights fitted to the ratings, and whether they are advised.
 
     Args:
@@ -73,9 +71,7 @@ def read_ratings(path: Path, label: str, cases: CaseScores) -> Floats:
     file = data_file(path, label, path.name, "auto", ",", faults)
     faults.raise_all()
     assert file is not None
-    places = {
-        key: row for row, key in enumerate(zip(*(cases.keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))
-    }
+    places = {key: row for row, key in enumerate(zip(*(cases.keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))}
     by_case: dict[int, list[float]] = defaultdict(list)
     for position, record in read_rows(file, faults):
         where = place(file, position)
@@ -92,11 +88,7 @@ def read_ratings(path: Path, label: str, cases: CaseScores) -> Floats:
 
 
 def _row(
-    record: Mapping[str, Any],
-    where: str,
-    methods: Sequence[str],
-    places: Mapping[tuple[str, str, int], int],
-    faults: Faults,
+    record: Mapping[str, Any], where: str, methods: Sequence[str], places: Mapping[tuple[str, str, int], int], faults: Faults
 ) -> int | None:
     """The place of the rated case; None, and a fault, where the run does not have it."""
     method = record.get("method") or (methods[0] if len(methods) == 1 else None)
@@ -156,13 +148,7 @@ class WeightFit:
 
 
 def fit_weights(
-    scores: Floats,
-    ratings: Floats,
-    weights: Floats,
-    questions: Whole | None = None,
-    *,
-    seed: int = 0,
-    level: float = 0.95,
+    scores: Floats, ratings: Floats, weights: Floats, questions: Whole | None = None, *, seed: int = 0, level: float = 0.95
 ) -> WeightFit:
     """Weights that follow the ratings best, and whether they do so on questions that they have not seen.
 

@@ -217,9 +217,7 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
         for name, its in sorted(methods.items(), key=lambda item: (-item[1]["first"], item[1]["mean_rank"]))
     ]
     fitted = (
-        [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in fit["fitted"].items()]
-        if fit
-        else []
+        [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in fit["fitted"].items()] if fit else []
     )
     names = [Verbatim(name) for name in sets]
     return [
@@ -281,9 +279,7 @@ def tuning_lines(document: Mapping[str, Any]) -> list[str]:
     fit = document["tuning"]
     if fit is None:
         return ["no ratings: name a recorded score or a file with weights.ratings to have weights fitted"]
-    lines = [
-        f"{fit['n_rated']:,} rated cases, {fit['n']:,} of them with all weighted scores, {fit['questions']:,} questions"
-    ]
+    lines = [f"{fit['n_rated']:,} rated cases, {fit['n']:,} of them with all weighted scores, {fit['questions']:,} questions"]
     if fit["n"] < fit["n_rated"]:
         without = ", ".join(f"{name} ({count:,})" for name, count in fit["absent"].items())
         lines.append(f"rated, but without {without}: left out")
@@ -351,9 +347,7 @@ def ranks_over_weights(cases: CaseScores, names: Sequence[str]) -> dict[str, Any
     about: dict[str, Any] = {"scores": list(names), "draws": DRAWS, "seed": SEED, "questions": 0, "methods": {}}
     scores = cases.matrix(names)
     is_there = ~np.all(np.isnan(scores), axis=1)
-    shared = in_all(
-        [cases.questions[is_there & (cases.methods == number)] for number in range(len(cases.method_names))]
-    )
+    shared = in_all([cases.questions[is_there & (cases.methods == number)] for number in range(len(cases.method_names))])
     for holds, reason in (
         (len(cases.method_names) < 2, "one_method"),
         (len(names) < 2, "one_score"),

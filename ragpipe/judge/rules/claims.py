@@ -202,9 +202,7 @@ def _missing_numbers(claim: TokenizedText, index: SourceIndex) -> tuple[str, ...
 
 def _of_another_row(number: Number, claim: TokenizedText, index: SourceIndex) -> bool:
     """Whether the sources have the number in rows of tables alone, none of which has a word of the claim, and another has one."""
-    rows = (
-        [(sentence, index.text(at, at)) for at, (_, sentence) in enumerate(index.sentences)] if index.has_tables else []
-    )
+    rows = [(sentence, index.text(at, at)) for at, (_, sentence) in enumerate(index.sentences)] if index.has_tables else []
     having = [(sentence, text) for sentence, text in rows if number.value in sentence.stems]
     if not having or not all(text.count("|") > 1 for _, text in having):
         return False
@@ -220,9 +218,7 @@ def _told_by_notation(number: Number, written: Sequence[Notation], index: Source
     """Whether a source has the number in a notation of the claim's or of its own; None where plain digits decide."""
     around = [one for one in written if one.start < number.end and number.start < one.end]
     for one in around:
-        values = {
-            value for value in one.values if value.startswith("v")
-        } or one.values  # a version is no decimal number
+        values = {value for value in one.values if value.startswith("v")} or one.values  # a version is no decimal number
         if not values.isdisjoint(index.values) or (values == one.values and not values.isdisjoint(index.units)):
             return True
     if any(one.strict and _is_another(one, index) for one in around):

@@ -319,9 +319,7 @@ _SMALL = {name: str(place) for words in _WORDS.values() for place, names in enum
 _SMALL |= {name: str(value) for words in _LARGER.values() for value, names in zip((*range(13, 20), *range(20, 101, 10)), words.split(), strict=True) for name in names.split("|")}  # fmt: skip
 _TENS = "|".join(sorted((name for name, value in _SMALL.items() if int(value) >= 20), key=len, reverse=True))
 _UNIT = "|".join(sorted((name for name, value in _SMALL.items() if int(value) < 20), key=len, reverse=True))
-_WORD = re.compile(
-    r"quatre-vingt-dix|quatre-vingts?|soixante-dix|dix-(?:sept|huit|neuf)|[^\W\d_]+(?:[\u0900-\u097f]+)?", re.I
-)
+_WORD = re.compile(r"quatre-vingt-dix|quatre-vingts?|soixante-dix|dix-(?:sept|huit|neuf)|[^\W\d_]+(?:[\u0900-\u097f]+)?", re.I)
 _TWO_WORDS = re.compile(
     rf"(?<!\w)(?:({_TENS})(?:[ -]|[ -](?:y|e|et|i)[ -])?({_UNIT})|({_UNIT})(?:und|en|ën| و)({_TENS}))(?!\w)", re.I
 )
@@ -352,8 +350,7 @@ _HALF_PAST = re.compile(
     re.I,
 )
 _ENGLISH = re.compile(
-    rf"\b(?=(?:{'|'.join([*SMALL, *TENS])})\b)(?:(?:{'|'.join([*SMALL, *TENS, *SCALE])})\b(?:[\s-]+(?:and\s+)?(?=\w))?)+",
-    re.I,
+    rf"\b(?=(?:{'|'.join([*SMALL, *TENS])})\b)(?:(?:{'|'.join([*SMALL, *TENS, *SCALE])})\b(?:[\s-]+(?:and\s+)?(?=\w))?)+", re.I
 )
 
 

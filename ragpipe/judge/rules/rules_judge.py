@@ -130,8 +130,7 @@ def _verify_with_quotes(roles: Mapping[str, Any], settings: RulesSettings) -> Qu
 
 def _check_with_quotes(roles: Mapping[str, Any], settings: RulesSettings) -> QuotedClaims:
     claims = [
-        QuotedClaim(claim=f.claim, evidence=f.quotes, reason=f.reason, verdict=f.support)
-        for f in _findings(roles, settings)
+        QuotedClaim(claim=f.claim, evidence=f.quotes, reason=f.reason, verdict=f.support) for f in _findings(roles, settings)
     ]
     return QuotedClaims(claims=claims)
 
@@ -270,9 +269,7 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], _Handler] = {
     (CitationVerdicts, frozenset(("sources", "citations"))): lambda roles, settings: check_citations(
         roles["citations"], source_texts(roles), settings
     ),
-    (CitedClaims, frozenset(("text", "citations"))): lambda roles, _: find_cited_claims(
-        str(roles["text"]), roles["citations"]
-    ),
+    (CitedClaims, frozenset(("text", "citations"))): lambda roles, _: find_cited_claims(str(roles["text"]), roles["citations"]),
     (SourceUses, frozenset(("text", "sources"))): _classify_source_use,
     (SourceUses, frozenset(("text", "sources", "numbers"))): _classify_source_use,
     (Refusal, frozenset(("text",))): lambda roles, _: classify_refusal(str(roles["text"])),
@@ -363,9 +360,7 @@ def _objections(features: ClaimFeatures, *, names: bool) -> list[str]:
     return objections
 
 
-def grade_chunks(
-    question: str, references: Sequence[str], chunks: Sequence[str], settings: RulesSettings
-) -> ChunkGrades:
+def grade_chunks(question: str, references: Sequence[str], chunks: Sequence[str], settings: RulesSettings) -> ChunkGrades:
     """One grade per chunk, in order. `relevance` is 100 x the best overlap of any claim of any reference.
 
     Raises Skipped when no reference claims anything: `no_factual_claims`, or `rules_cannot_answer` where one states something
@@ -388,9 +383,7 @@ def _grade_chunk(
     findings = [f for f in decide(claims, sources, settings) if _adds_to_question(f, question_words, sources.stems)]
     best = max(findings, key=lambda finding: finding.overlap, default=None)
     if best is None:
-        return ChunkGrade(
-            index=position, reason="no word that the reference adds to the question", relevance=0, relevant=False
-        )
+        return ChunkGrade(index=position, reason="no word that the reference adds to the question", relevance=0, relevant=False)
     reason = f"overlap {best.overlap:.2f} of {settings.threshold:.2f} needed with {best.claim[:200]!r}"
     relevant = best.overlap >= settings.threshold
     return ChunkGrade(index=position, reason=reason, relevance=round(100 * best.overlap, 2), relevant=relevant)
@@ -407,17 +400,13 @@ _SAME = 0.8  # share of a claim's content words that a recorded citation's text 
 _QUOTE = 6  # consecutive words that count as a quote
 
 
-def check_citations(
-    citations: Sequence[Mapping[str, Any]], chunks: Sequence[str], settings: RulesSettings
-) -> CitationVerdicts:
+def check_citations(citations: Sequence[Mapping[str, Any]], chunks: Sequence[str], settings: RulesSettings) -> CitationVerdicts:
     """Check each cited passage against its chunk: accurate when one of its claims is supported and none contradicted."""
     verdicts = [_check_citation(i, citation, chunks, settings) for i, citation in enumerate(citations, 1)]
     return CitationVerdicts(verdicts=verdicts)
 
 
-def _check_citation(
-    index: int, citation: Mapping[str, Any], chunks: Sequence[str], settings: RulesSettings
-) -> CitationVerdict:
+def _check_citation(index: int, citation: Mapping[str, Any], chunks: Sequence[str], settings: RulesSettings) -> CitationVerdict:
     claims = extract_claims(str(citation["text"])) or (without_marks(str(citation["text"])),)
     findings = decide(claims, index_sources((chunks[int(citation["source"]) - 1],)), settings)
     best = max(findings, key=lambda finding: (finding.supported, finding.overlap))

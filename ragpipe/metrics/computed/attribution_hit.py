@@ -30,8 +30,7 @@ class AttributionHitMetric(Computed):
     version = 2
 
     unit: Unit = Field(
-        default="document",
-        description="Which labels count first where a case has both: those of documents or of chunks.",
+        default="document", description="Which labels count first where a case has both: those of documents or of chunks."
     )
     require_snippet: RequireSnippet = False
 

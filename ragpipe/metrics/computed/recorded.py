@@ -37,9 +37,7 @@ class RecordedScore(Settings):
         default=None,
         alias="from",
         min_length=1,
-        description=(
-            "Name of the recorded value in the data, or `name.part` for a part of it. null: the name of the score."
-        ),
+        description=("Name of the recorded value in the data, or `name.part` for a part of it. null: the name of the score."),
     )
     low: Finite | None = Field(
         default=0.0, description="Lowest value of the scale. null, together with `high`: a count without a scale."
@@ -52,9 +50,7 @@ class RecordedScore(Settings):
     diagnostic: bool = Field(
         default=True, description="Whether the score only explains others and is not shown among the main results."
     )
-    combine: Combine = Field(
-        default="mean", description="How several recorded verdicts on one answer become one value."
-    )
+    combine: Combine = Field(default="mean", description="How several recorded verdicts on one answer become one value.")
     if_empty: Finite | None = Field(
         default=None, description="Value of an empty list of verdicts, on the scale. null: such a case is skipped."
     )
@@ -133,9 +129,7 @@ def _score(name: str, spec: RecordedScore, recorded: Mapping[str, Any]) -> Score
         if spec.if_empty is not None:
             return Score(spec.if_empty, name, reason="no verdicts: `if_empty`", details=details)
         return Score(name=name, status="skipped", reason="no_verdicts", details=details)
-    verdicts = {
-        part: verdict for part, verdict in ({"": value} if parts is None else parts).items() if verdict is not None
-    }
+    verdicts = {part: verdict for part, verdict in ({"": value} if parts is None else parts).items() if verdict is not None}
     if not verdicts:
         return Score(name=name, status="skipped", reason="not_recorded", details=details)
     faults = (_fault(part, verdict, spec) for part, verdict in verdicts.items())
@@ -144,9 +138,7 @@ def _score(name: str, spec: RecordedScore, recorded: Mapping[str, Any]) -> Score
     return _combined_score(name, spec, list(verdicts.values()), value, details)
 
 
-def _combined_score(
-    name: str, spec: RecordedScore, verdicts: list[Any], recorded: Any, details: dict[str, Any]
-) -> Score:
+def _combined_score(name: str, spec: RecordedScore, verdicts: list[Any], recorded: Any, details: dict[str, Any]) -> Score:
     value = _combine([spec.on_scale(float(verdict)) for verdict in verdicts], spec.combine)
     if value is None:
         return Score(name=name, status="skipped", reason="no_majority", details=details)

@@ -59,9 +59,7 @@ class RetrievalMetric(Computed):
     reads = frozenset({"contexts"})
     reads_ids = True
 
-    k: list[int] = Field(
-        default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them."
-    )
+    k: list[int] = Field(default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them.")
     unit: Unit = Field(
         default="document",
         description=(
@@ -95,9 +93,7 @@ class RetrievalMetric(Computed):
         return value
 
     def scores(self) -> tuple[ScoreSpec, ...]:
-        cut = [
-            ScoreSpec(f"{self.prefix}{m}@{k}", binary=m in ("hit", "recall_all")) for m in self.measures for k in self.k
-        ]
+        cut = [ScoreSpec(f"{self.prefix}{m}@{k}", binary=m in ("hit", "recall_all")) for m in self.measures for k in self.k]
         return (*cut, ScoreSpec(f"{self.prefix}mrr"), ScoreSpec(f"{self.prefix}retrieval_score"))
 
     def sample_skip_reason(self, sample: Sample) -> str | None:

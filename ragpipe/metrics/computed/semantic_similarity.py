@@ -45,6 +45,4 @@ class SemanticSimilarityMetric(ReferenceMetric):
         similarity = cosine(answer, reference)
         reason = None if answer.any() and reference.any() else "zero_vector"
         flags = [f"{name}_cut" for name, text in texts.items() if judge.was_truncated(text)]
-        return Score(
-            round(100 * max(0.0, similarity), 2), reason=reason, details={"cosine": similarity, "flags": flags}
-        )
+        return Score(round(100 * max(0.0, similarity), 2), reason=reason, details={"cosine": similarity, "flags": flags})

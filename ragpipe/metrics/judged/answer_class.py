@@ -78,9 +78,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
 
     def dont_know(self, case: Case) -> str | None:
         """The phrase by which the answer says that it does not know, or the reason why it is empty. None for a real answer."""
-        return without_a_word(case.answer) or dont_know_phrase(
-            case.answer, load_phrases(self.patterns), literal=self.literal
-        )
+        return without_a_word(case.answer) or dont_know_phrase(case.answer, load_phrases(self.patterns), literal=self.literal)
 
     def values(self, case: Case) -> dict[str, Any]:
         values = {"question": case.question, "reference": case.reference, "answer": case.answer}

@@ -46,9 +46,7 @@ class AnswerRelevanceMetric(JudgeMetric):
             "would answer, whose vectors are compared with the real question's (needs an embedder)."
         ),
     )
-    n: int = Field(
-        default=3, ge=1, le=10, description="Number of questions to write with `method: questions`, 1 to 10."
-    )
+    n: int = Field(default=3, ge=1, le=10, description="Number of questions to write with `method: questions`, 1 to 10.")
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, method=self.method),)

@@ -60,14 +60,10 @@ class CitationQuestions(JudgeMetric):
         return self.prompt_values(self.support, case, parts, again=again, sources=sources, citations=citations)
 
     def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
-        parts = (
-            {"citations": [f"{citation.label}: {citation.text}" for citation in cited]} if case.output.citations else {}
-        )
+        parts = {"citations": [f"{citation.label}: {citation.text}" for citation in cited]} if case.output.citations else {}
         return self.prompt_values(self.coverage, case, parts, answer=case.answer)
 
-    async def verdicts(
-        self, case: Case, judge: Judge, cited: Sequence[Cited]
-    ) -> dict[tuple[ChunkKey, str], CitationVerdict]:
+    async def verdicts(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> dict[tuple[ChunkKey, str], CitationVerdict]:
         """A verdict for each pair of chunk and cited passage, asked for in batches."""
 
         async def ask(part: list[tuple[Chunk, str]], again: bool) -> list[CitationVerdict]:
@@ -117,8 +113,7 @@ class CitationMetric(CitationQuestions, RefusalMetric):
     weights: Weights[Part] = Field(
         default={"valid": 0.3, "accuracy": 0.4, "coverage": 0.3},
         description=(
-            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new "
-            "question."
+            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new question."
         ),
     )
     min_coverage: float = Field(
@@ -202,9 +197,7 @@ class CitationMetric(CitationQuestions, RefusalMetric):
                 return [Score(name=name, status="skipped", reason=why) for name in names]
         return [Score(0.0, name, reason="no_citations_provided") for name in names]
 
-    def _scores(
-        self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]
-    ) -> Sequence[Score]:
+    def _scores(self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]) -> Sequence[Score]:
         counted = [row for row in rows if "unresolved" not in row]
         dangling = [row["citation"] for row in counted if not row["valid"]]
         uncited = [claim.claim for claim in claims if not claim.cited]

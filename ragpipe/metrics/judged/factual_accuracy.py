@@ -50,8 +50,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     weights: Weights[Part] = Field(
         default={"correctness": 0.5, "completeness": 0.3, "consistency": 0.2},
         description=(
-            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new "
-            "question."
+            "Weights of the three parts of the score. They are divided by their sum; changing them asks no new question."
         ),
     )
     grades: dict[str, float] = Field(
@@ -64,9 +63,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
     def _check_grades(cls, value: dict[str, float]) -> dict[str, float]:
         bounds = list(value.values())
         if not bounds or bounds[-1] != 0 or not all(TOP >= a > b for a, b in pairwise(bounds)):
-            raise ValueError(
-                f"grades are named from the best down, each with its lowest value, the last 0; found {value}"
-            )
+            raise ValueError(f"grades are named from the best down, each with its lowest value, the last 0; found {value}")
         return value
 
     def scores(self) -> tuple[ScoreSpec, ...]:
@@ -85,9 +82,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
         if score != self.name or "criteria" not in details:
             return None
         criteria = details["criteria"]
-        mean = explain_weighted_mean(
-            (weight, f"{criteria[part]['score']:g}", part) for part, weight in self.weights.items()
-        )
+        mean = explain_weighted_mean((weight, f"{criteria[part]['score']:g}", part) for part, weight in self.weights.items())
         return f"{mean}; {details['grade']}"
 
     @by_reference
@@ -95,10 +90,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
         if why := without_a_word(case.answer):
             details: dict[str, Any] = {"grade": self.letter(0), "flags": [why]}
             first, *others = self.scores()
-            return [
-                Score(0.0, first.name, reason=why, details=details),
-                *(Score(0.0, o.name, reason=why) for o in others),
-            ]
+            return [Score(0.0, first.name, reason=why, details=details), *(Score(0.0, o.name, reason=why) for o in others)]
         reply: Any = await judge(self.grade, self.answer_type("grade"), **self.values(case))
         criteria = {part: getattr(reply, part) for part in PARTS}
         value = self.weighted_mean({part: criteria[part].score for part in PARTS})
@@ -106,9 +98,7 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
             "grade": self.letter(value),
             **reply.model_dump(include={"confidence"}),
             "feedback": reply.reason,
-            "criteria": {
-                part: {"score": grade.score, "reasoning": grade.reasoning} for part, grade in criteria.items()
-            },
+            "criteria": {part: {"score": grade.score, "reasoning": grade.reasoning} for part, grade in criteria.items()},
             "flags": answer_flags(case.answer),
         }
         reason = one_line(reply.reason)

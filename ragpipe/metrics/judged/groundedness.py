@@ -125,8 +125,7 @@ def _citation_lines(case: Case, contexts_shown: int) -> list[str]:
     for i, chunk in enumerate(case.contexts, 1):
         numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= contexts_shown else [])
     return [
-        f"{_source(citation, numbers)}: {citation.text or 'the answer as a whole'}"
-        for citation in case.output.citations or ()
+        f"{_source(citation, numbers)}: {citation.text or 'the answer as a whole'}" for citation in case.output.citations or ()
     ]
 
 

@@ -39,12 +39,7 @@ class NoiseSensitivityMetric(UsefulnessMetric):
     needs = frozenset({"answer", "contexts", "reference"})
     shared_prompts = {"extract": "faithfulness", "grade": "context_precision"}
 
-    answer_types = {
-        **UsefulnessMetric.answer_types,
-        "extract": (Claims,),
-        "check": (ClaimChecks,),
-        "trace": (ClaimOrigins,),
-    }
+    answer_types = {**UsefulnessMetric.answer_types, "extract": (Claims,), "check": (ClaimChecks,), "trace": (ClaimOrigins,)}
     extract: Prompt
     check: Prompt
     trace: Prompt
@@ -75,15 +70,9 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         if not claims:
             return [Score(name=spec.name, status="skipped", reason="no_factual_claims") for spec in self.scores()]
         wrong = await self._wrong_claims(case, judge, claims)
-        relevant = (
-            {i for i, grade in enumerate(await self.grades(case, judge), 1) if grade.relevant} if wrong else set()
-        )
+        relevant = {i for i, grade in enumerate(await self.grades(case, judge), 1) if grade.relevant} if wrong else set()
         rows = [
-            {
-                "claim": claim,
-                "chunks": [case.contexts[i - 1].id for i in numbers],
-                "from": _chunk_kind(numbers, relevant),
-            }
+            {"claim": claim, "chunks": [case.contexts[i - 1].id for i in numbers], "from": _chunk_kind(numbers, relevant)}
             for claim, numbers in zip(wrong, await self._chunk_numbers(case, judge, wrong), strict=True)
         ]
         counts = {kind: sum(row["from"] == kind for row in rows) for kind in (*KINDS, "untraced")}

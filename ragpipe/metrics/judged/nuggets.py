@@ -13,13 +13,7 @@ from ragpipe.judge.answers import Nugget, NuggetSupport, NuggetSupports
 from ragpipe.judge.answers import Nuggets as ListedNuggets
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.question import Judge
-from ragpipe.metrics.shared.judge_metric import (
-    JudgeMetric,
-    answer_flags,
-    gather_ordered,
-    verdicts_in_batches,
-    without_a_word,
-)
+from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, gather_ordered, verdicts_in_batches, without_a_word
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 EARNED = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
@@ -104,12 +98,7 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
 
         supports = await verdicts_in_batches(nuggets, self.batch, ask)
         rows: list[Row] = [
-            {
-                "nugget": nugget.nugget,
-                "importance": nugget.importance,
-                "support": verdict.support,
-                "reason": verdict.reason,
-            }
+            {"nugget": nugget.nugget, "importance": nugget.importance, "support": verdict.support, "reason": verdict.reason}
             for nugget, verdict in zip(nuggets, supports, strict=True)
         ]
         return self._scores(rows, flags)

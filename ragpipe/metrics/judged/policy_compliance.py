@@ -55,12 +55,10 @@ class PolicyComplianceMetric(JudgeMetric):
         ),
     )
     policies: dict[str, Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=dict,
-        description="Further rules for the judge alone, in words, by a name of your own. Default: none.",
+        default_factory=dict, description="Further rules for the judge alone, in words, by a name of your own. Default: none."
     )
     banned_topics: list[Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=list,
-        description="Topics that an answer may not discuss; each is a rule for the judge. Default: none.",
+        default_factory=list, description="Topics that an answer may not discuss; each is a rule for the judge. Default: none."
     )
 
     @classmethod
@@ -74,9 +72,7 @@ class PolicyComplianceMetric(JudgeMetric):
             raise ValueError(f"every policy once, found {', '.join(repeated)} several times")
         looks = any(policy.patterns for policy in self.library) if self.method == "patterns" else names
         if not looks:
-            raise ValueError(
-                "at least one pattern" if self.method == "patterns" else "at least one policy or banned topic"
-            )
+            raise ValueError("at least one pattern" if self.method == "patterns" else "at least one policy or banned topic")
         return self
 
     @cached_property

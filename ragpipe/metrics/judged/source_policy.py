@@ -68,8 +68,7 @@ class SourcePolicyMetric(JudgeMetric):
     attribution: Literal["required", "not_required"] = Field(
         default="not_required",
         description=(
-            "A literal quote of a quote_only chunk without a citation of it. required: a violation; not_required: "
-            "only flagged."
+            "A literal quote of a quote_only chunk without a citation of it. required: a violation; not_required: only flagged."
         ),
     )
     batch: int = Field(default=10, ge=1, description="Restricted chunks per judge call, 1 or more.")
@@ -127,9 +126,7 @@ class SourcePolicyMetric(JudgeMetric):
         if not quotes:
             return
         chunk_id = item.chunk.id
-        passages = [
-            citation.text for citation in citations if citation.chunk is not None and citation.chunk.id == chunk_id
-        ]
+        passages = [citation.text for citation in citations if citation.chunk is not None and citation.chunk.id == chunk_id]
         row["attributed"] = all(any(self._is_beside(quote, passage) for passage in passages) for quote in quotes)
         if not row["attributed"]:
             row["flags"].append("unattributed_quote")

@@ -38,9 +38,7 @@ class ChunkChain(ContextMetric):
     refine: Prompt
     exhaustive: bool = Field(
         default=False,
-        description=(
-            "Whether the judge is asked about every chunk. Default: only up to the first YES, with the same value."
-        ),
+        description=("Whether the judge is asked about every chunk. Default: only up to the first YES, with the same value."),
     )
 
     def case_values(self, case: Case) -> dict[str, Any]:

@@ -287,9 +287,7 @@ def find_verbatim(answer: str, text: str, min_words: int, elsewhere: WordRuns | 
     for first, last in _runs(sorted(matching)):
         positions = range(first, last + 1)
         piece = answer[located[first][1] : located[last][2]]
-        spans.append(
-            VerbatimSpan(piece, len(positions), not quoted.isdisjoint(positions), not exclusive.isdisjoint(positions))
-        )
+        spans.append(VerbatimSpan(piece, len(positions), not quoted.isdisjoint(positions), not exclusive.isdisjoint(positions)))
     return VerbatimMatch(tuple(spans), len(located) - len(matching))
 
 

@@ -35,11 +35,7 @@ class ClaimMetric(JudgeMetric):
     contexts while it lists claims may lean towards them. Only the prompts of the chosen steps are loaded.
     """
 
-    answer_types = {
-        "extract": (Claims,),
-        "verify": (Verdicts, QuotedVerdicts),
-        "combined": (CheckedClaims, QuotedClaims),
-    }
+    answer_types = {"extract": (Claims,), "verify": (Verdicts, QuotedVerdicts), "combined": (CheckedClaims, QuotedClaims)}
 
     extract: Prompt | None = None
     verify: Prompt | None = None
@@ -201,12 +197,7 @@ def contradicted_words(details: Mapping[str, Any]) -> str:
 
 def _row(claim: JudgedClaim, contexts: QuotableChunks) -> dict[str, Any]:
     evidence = [{"quote": quote, "places": contexts.places(quote)} for quote in claim.evidence]
-    row: dict[str, Any] = {
-        "claim": claim.claim,
-        "evidence": evidence,
-        "reason": claim.reason,
-        "supported": claim.supported,
-    }
+    row: dict[str, Any] = {"claim": claim.claim, "evidence": evidence, "reason": claim.reason, "supported": claim.supported}
     if claim.verdict:
         row["verdict"] = claim.verdict
     if claim.supported or claim.contradicted:

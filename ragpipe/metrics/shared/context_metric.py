@@ -49,9 +49,7 @@ class ContextMetric(RefusalMetric):
 
     without_contexts: Literal["zero", "skip"] = Field(
         default="zero",
-        description=(
-            "Score of an answer for which nothing was retrieved. zero: the lowest value; skip: left out of the mean."
-        ),
+        description=("Score of an answer for which nothing was retrieved. zero: the lowest value; skip: left out of the mean."),
     )
 
     def skip_reason(self, case: Case) -> str | None:

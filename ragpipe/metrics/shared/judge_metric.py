@@ -33,8 +33,7 @@ class JudgeMetric(Metric):
         default=True, description="Whether the judge sees earlier turns of the conversation, where a case has any."
     )
     reasoning: bool = Field(
-        default=False,
-        description="Whether the judge is asked to reason step by step. Replies become longer and cost more.",
+        default=False, description="Whether the judge is asked to reason step by step. Replies become longer and cost more."
     )
     examples: dict[str, str | list[str]] = Field(
         default_factory=dict,
@@ -60,14 +59,7 @@ class JudgeMetric(Metric):
         return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
 
     def prompt_values(
-        self,
-        prompt: Prompt,
-        case: Case,
-        parts: Mapping[str, Any] | None = None,
-        /,
-        *,
-        again: object = False,
-        **values: Any,
+        self, prompt: Prompt, case: Case, parts: Mapping[str, Any] | None = None, /, *, again: object = False, **values: Any
     ) -> dict[str, Any]:
         """The values for one question, with those optional `parts` that the template has a place for.
 

@@ -178,9 +178,7 @@ def _errors(rows: Sequence[Sequence[Score]]) -> list[Score]:
         for score in scores:
             if score.status == "error":
                 reason = f"reference {number}: {score.reason}"
-                return [
-                    replace(each, value=None, status="error", reason=reason, details=score.details) for each in scores
-                ]
+                return [replace(each, value=None, status="error", reason=reason, details=score.details) for each in scores]
     return []
 
 

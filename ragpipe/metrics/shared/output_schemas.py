@@ -19,14 +19,7 @@ _SAME_VALUE = {  # keywords whose schemas read the same value as the schema that
     "by_name": ("dependentSchemas",),
 }
 _INNER_VALUES = {
-    "single": (
-        "items",
-        "contains",
-        "additionalProperties",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "propertyNames",
-    ),
+    "single": ("items", "contains", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "propertyNames"),
     "list": ("prefixItems",),
     "by_name": ("properties", "patternProperties", "$defs", "definitions"),
 }
@@ -99,9 +92,7 @@ def _check_parts(schema: dict[str, Any]) -> None:
     try:
         TopologicalSorter(same_value).prepare()
     except CycleError:
-        raise ValueError(
-            "a JSON schema whose $ref leads on; one leads back to itself and reads no part of the value"
-        ) from None
+        raise ValueError("a JSON schema whose $ref leads on; one leads back to itself and reads no part of the value") from None
 
 
 def _target(ref: str, resolver: Any) -> tuple[Any, Any]:

@@ -42,9 +42,7 @@ class Ranking:
 
 
 def from_ids(
-    retrieved: Sequence[Sequence[str]],
-    gold: Sequence[Mapping[str, float]],
-    scores: Sequence[Sequence[float]] | None = None,
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Mapping[str, float]], scores: Sequence[Sequence[float]] | None = None
 ) -> Ranking:
     """Judge lists of ids against gains by id (0 and less: not relevant). With `scores` they are first put in trec order.
 
@@ -86,9 +84,7 @@ def from_rows(rows: Sequence[Sequence[tuple[bool, bool, float, int]]], ideal: Se
     items."""
     parts = [_padded([[float(item[part]) for item in row] for row in rows], rows) for part in range(4)]
     best = _padded([sorted(gains, reverse=True) for gains in ideal], ideal)
-    return Ranking(
-        parts[0] > 0, parts[1] > 0, parts[2], parts[3], np.array([len(g) for g in ideal], dtype=np.int64), best
-    )
+    return Ranking(parts[0] > 0, parts[1] > 0, parts[2], parts[3], np.array([len(g) for g in ideal], dtype=np.int64), best)
 
 
 def order_by_score(ids: Sequence[Sequence[str]], scores: Sequence[Sequence[float]]) -> NDArray[np.int64]:
@@ -186,9 +182,7 @@ class Gold:
     def matched(self, chunk: Chunk) -> list[int]:
         """Numbers of the gold items (in their order) that the chunk matches."""
         if self.form == "anchors":
-            return [
-                i for i, a in enumerate(self.anchors) if matches_anchor(chunk, a, require_snippet=self.require_snippet)
-            ]
+            return [i for i, a in enumerate(self.anchors) if matches_anchor(chunk, a, require_snippet=self.require_snippet)]
         name = self.name_of(chunk)
         return [list(self.gains).index(name)] if name in self.gains else []
 
@@ -231,10 +225,7 @@ def form_of(ids: Collection[str], chunks: Sequence[Chunk], unit: Unit) -> Form:
     `unit` decides, unless none of them names one of its kind among the retrieved chunks and some name one of the other.
     """
     names = set(ids)
-    chunk_ids, documents = (
-        (chunk.id for chunk in chunks),
-        (chunk.doc_id or chunk.rel_path or chunk.id for chunk in chunks),
-    )
+    chunk_ids, documents = ((chunk.id for chunk in chunks), (chunk.doc_id or chunk.rel_path or chunk.id for chunk in chunks))
     if unit == "document":
         return "documents" if not names.isdisjoint(documents) or names.isdisjoint(chunk_ids) else "chunks"
     return "chunks" if not names.isdisjoint(chunk_ids) or names.isdisjoint(documents) else "documents"
@@ -262,9 +253,7 @@ def gold_of(
     if sample.anchors is not None:
         different = {(a.rel_path, heading_parts(a.heading_path), tuple(a.snippets)): a for a in sample.anchors}
         listed["anchors"] = Gold("anchors", anchors=tuple(different.values()), require_snippet=require_snippet)
-    order: tuple[Form, ...] = (
-        ("documents", "chunks", "anchors") if unit == "document" else ("chunks", "anchors", "documents")
-    )
+    order: tuple[Form, ...] = ("documents", "chunks", "anchors") if unit == "document" else ("chunks", "anchors", "documents")
     present = [listed[form] for form in order if form in listed]
     return next((gold for gold in present if gold), present[0] if present else None)
 
@@ -334,9 +323,7 @@ class RankedList:
         return {"first_match_rank": next(places, None), "gold_items": len(self.gold), "retrieved": len(self.ids)}
 
 
-def ranked_list_of(
-    case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool
-) -> RankedList:
+def ranked_list_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit: Unit, require_snippet: bool) -> RankedList:
     """Put the retrieved chunks in order, fold them into documents where the gold is documents, and match them.
 
     Args:
@@ -355,8 +342,7 @@ def ranked_list_of(
         return RankedList(gold, ids)
     ranked = _ranked_chunks(chunks, names, ids if fold else None)
     supports = [
-        {rank for rank, chunk in ranked if _matches_group(chunk, group, require_snippet=require_snippet)}
-        for group in groups
+        {rank for rank, chunk in ranked if _matches_group(chunk, group, require_snippet=require_snippet)} for group in groups
     ]
     all_met = max((min(ranks) + 1 if ranks else NEVER for ranks in supports), default=None)
     ideal = list(gold.gains.values()) or [1.0] * len(gold.anchors)
@@ -401,9 +387,7 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
         ordered = sorted(chunks, key=attrgetter("rank"))
     else:
         name = gold.name_of if gold.form != "anchors" else document_of
-        single = np.array(
-            [chunk.score or 0.0 for chunk in chunks], dtype=np.float32
-        ).tolist()  # as trec_eval keeps them
+        single = np.array([chunk.score or 0.0 for chunk in chunks], dtype=np.float32).tolist()  # as trec_eval keeps them
         places = sorted(range(len(chunks)), key=lambda i: (single[i], name(chunks[i])), reverse=True)
         ordered = [chunks[i] for i in places]
     once: dict[str, Chunk] = {}
@@ -412,9 +396,7 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
     return list(once.values())
 
 
-def _matched(
-    ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]
-) -> list[Row]:
+def _matched(ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]) -> list[Row]:
     """One row per rank. `required` are the ranks, from 0, with a member of a required support group.
 
     A rank earns the gain of one gold item: the largest that was not earned before and, of equal ones, the narrowest.
