@@ -20,9 +20,11 @@ from tests.support.finished_runs import FinishedRuns
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-# a shell ignores SIGINT for what it starts in the background, and all processes inherit that: tests of interrupts would wait for ever
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# a shell ignores SIGINT for what it starts in the background, nohup ignores SIGHUP, and all processes inherit that: tests of signals
+# would wait for ever
+for number, default in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
+    if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, default)
 
 # the time of one example says more of the machine than of the code; `.ci/run` asks for the same examples each time, at night for more
 hypothesis.settings.register_profile(
