@@ -97,7 +97,6 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](extras/weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, and after an import `labels.parquet` ([labels](calibrating.md#labels)) |
-| `labels/verdicts.parquet` | verdicts that people gave on `report.html`: not blind, of no draw ([labels](calibrating.md#labels)) |
 | `selftest.json`, `selftest.md` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
 | `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](extras/checks.md#attacks): which attacks succeeded, and which probes shifted a score |
 | `calibration/spot_check.<run_id>.json`, `calibration/spot_check.<run_id>.md` | of a [spot check](extras/checks.md#spot-check): how often a second judge disagrees, and on which cases |

@@ -129,7 +129,7 @@ def write_draw(folder: Path, draw: Draw) -> None:
 
 def read_drawn(folder: Path) -> pa.Table:
     """The cases of a draw (DRAWN_COLUMNS), in the order in which they were drawn. Raises DataError."""
-    return read_columns_of(folder / DRAWN, DRAWN_COLUMNS)
+    return _read_columns(folder / DRAWN, DRAWN_COLUMNS)
 
 
 def read_labels(folder: Path) -> pa.Table:
@@ -138,7 +138,7 @@ def read_labels(folder: Path) -> pa.Table:
     if not path.exists():
         fix = "label its cases on label.html, then: python -m ragpipe task=label run=RUN 'label.import=[FILE]'"
         raise DataError("there are no labels", [Problem(str(folder), "labels", f"no {LABELS}", "imported labels", fix)])
-    return read_columns_of(path, LABEL_COLUMNS)
+    return _read_columns(path, LABEL_COLUMNS)
 
 
 def write_rows(path: Path, rows: pa.Table) -> None:
@@ -147,7 +147,7 @@ def write_rows(path: Path, rows: pa.Table) -> None:
         pq.write_table(rows, file, compression="zstd")
 
 
-def read_columns_of(path: Path, columns: pa.Schema) -> pa.Table:
+def _read_columns(path: Path, columns: pa.Schema) -> pa.Table:
     """A table with exactly these columns. Raises DataError for one that is missing, damaged or has other types."""
     with open_table(path, columns.names) as file:
         table = file.read(columns=columns.names)

@@ -192,18 +192,18 @@ class LabelEvent:
 
 def read_labelled_file(path: Path, problems: list[Problem]) -> list[LabelEvent]:
     """The labels of a file in their order; lines of a sheet without a label are left out. Faults go to `problems`."""
-    text = labelled_text(path, problems)
+    text = _labelled_text(path, problems)
     if text is None:
         return []
     if path.suffix.lower() not in (".csv", ".jsonl"):
         problems.append(Problem(str(path), "label.import", f"a file {path.suffix or 'without an ending'}", _FORMS))
         return []
-    rows = _csv_rows(path, text, problems) if path.suffix.lower() == ".csv" else json_line_rows(path, text, problems)
+    rows = _csv_rows(path, text, problems) if path.suffix.lower() == ".csv" else _json_line_rows(path, text, problems)
     events = (_event(where, row, problems) for where, row in rows)
     return [event for event in events if event is not None]
 
 
-def labelled_text(path: Path, problems: list[Problem]) -> str | None:
+def _labelled_text(path: Path, problems: list[Problem]) -> str | None:
     """The text of a file that is to be imported. None, and a fault in `problems`, where it is too large or no UTF-8 text."""
     try:
         return named_text(path, LIMIT, "utf-8-sig")
@@ -239,7 +239,7 @@ def _csv_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[
         problems.append(Problem(f"{path}:{reader.line_num}", "csv", str(error), "a CSV file with a row per case"))
 
 
-def json_line_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_line_rows(path: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of a file of JSON lines with their places; what is none goes to `problems`."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

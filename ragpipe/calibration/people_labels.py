@@ -6,7 +6,7 @@ Both become ratings in the scale of the score that they are compared with, a row
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -17,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ragpipe.calibration.label_files import LABELS, Key, draw_folders, read_draw, read_labels
-from ragpipe.calibration.open_verdicts import standing_verdicts, verdicts_path
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.score import ScoreSpec
@@ -85,29 +84,6 @@ def drawn_labels(folder: RunFolder, score: str, draw_id: str | None) -> PeopleLa
 def _drawn_case(row: Mapping[str, Any]) -> LabelledCase:
     key = (row["sample_id"], row["method"], row["repeat"])
     return LabelledCase(key, row["part"], row["stratum"], row["probability"], row["answer_sha256"])
-
-
-def open_labels(folder: RunFolder, spec: ScoreSpec) -> PeopleLabels | None:
-    """The verdicts of a score that people gave on the report page, where they saw the judge's: passed is the better end of the
-    scale, failed the other. None where there is none. Raises DataError for a score without a scale."""
-    verdicts = standing_verdicts(folder.root, spec.name)
-    if not verdicts:
-        return None
-    if spec.low is None or spec.high is None:
-        problem = Problem(str(verdicts_path(folder.root)), spec.name, "no scale", "a score with a scale")
-        raise DataError(TITLE, [problem])
-    cases = [LabelledCase(verdict.key.case, "open", answer_sha256=verdict.answer_sha256) for verdict in verdicts]
-    ratings = [spec.high if verdict.passed == spec.higher_is_better else spec.low for verdict in verdicts]
-    return _ratings_of(zip(cases, (verdict.key.annotator for verdict in verdicts), ratings, strict=True))
-
-
-def unused_lines(folder: RunFolder, scores: Iterable[str]) -> Iterator[str]:
-    """Sentences on verdicts of these scores that are not blind: a calibration leaves them out unless it is told otherwise. Raises
-    DataError."""
-    for score in scores:
-        if verdicts := standing_verdicts(folder.root, score):
-            count = "1 verdict" if len(verdicts) == 1 else f"{len(verdicts):,} verdicts"
-            yield f"{score}: not used: {count} given on report.html, not blind (calibrate.open_labels=true shows the agreement)"
 
 
 def recorded_labels(

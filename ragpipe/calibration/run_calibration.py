@@ -17,7 +17,6 @@ from ragpipe.calibration.people_labels import (
     drawn_labels,
     judged_cases,
     no_labels_problem,
-    open_labels,
     recorded_labels,
 )
 from ragpipe.calibration.score_calibration import ScoreEvidence, calibrate_score, reference_of
@@ -89,13 +88,11 @@ def score_evidence(
     recorded: Mapping[str, str] | None = None,
     by_annotators: bool = True,
     draw_id: str | None = None,
-    open_verdicts: bool = False,
 ) -> dict[str, ScoreEvidence]:
     """By score, labels by people and judgements on the same cases, for every score of the run that has labels.
 
     `scores` are those to look for; none: those of `recorded` (by score the recorded one of people that it is compared with, read
-    as by `recorded_labels`) and those with labels of the draw `draw_id`, by default the only one that has some. With
-    `open_verdicts` verdicts given on the report page count, and no other labels.
+    as by `recorded_labels`) and those with labels of the draw `draw_id`, by default the only one that has some.
 
     Raises DataError for a score without labels, and for labels that are not of this run's answers.
     """
@@ -105,10 +102,7 @@ def score_evidence(
         raise DataError(TITLE, [Problem(str(run.folder.root), "calibrate", name, expected) for name in unknown])
     labels = {}
     for name in scores or run.scores:
-        if open_verdicts:
-            of_people = open_labels(run.folder, run.scores[name][1])
-        else:
-            of_people = _labels_of(run, name, recorded.get(name), by_annotators, draw_id)
+        of_people = _labels_of(run, name, recorded.get(name), by_annotators, draw_id)
         if of_people is not None and of_people.cases:
             labels[name] = of_people
     missing = [name for name in scores or recorded if name not in labels]

@@ -42,9 +42,8 @@ from ragpipe.stats.several_raters import estimate_ac, estimate_alpha
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Reference = Literal["single", "majority", "mean"]
-AGREEMENT_PARTS = ("random", "recorded", "open")
-"""The parts of a draw by which agreement goes: their cases stand for all cases of the run, or, where the verdicts are not blind, for
-themselves. Others feed corrected means alone."""
+AGREEMENT_PARTS = ("random", "recorded")
+"""The parts of a draw by which agreement goes: their cases stand for all cases of the run. Others feed corrected means alone."""
 _PLACES = 9
 
 

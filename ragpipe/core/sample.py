@@ -345,18 +345,11 @@ def answer_digest(sample: Sample, output: Output) -> str:
     Two cases with the same digest look the same to a person who labels them. Names, ranks and scores of chunks, the method,
     the references and every label of the data set are left out. An answer or chunks that are not recorded differ from empty ones.
     """
-    history = [(turn.role, turn.text) for turn in sample.history]
-    chunks = None if output.chunks is None else [chunk.text for chunk in output.chunks]
-    return digest_of_texts(sample.question, history, output.answer, chunks)
-
-
-def digest_of_texts(question: str, history: Sequence[tuple[str, str]], answer: str | None, chunks: Sequence[str] | None) -> str:
-    """The same digest of the bare texts; `history` is roles and texts, `chunks` the texts in their order."""
     return sha256(
         {
-            "question": question,
-            "history": [list(turn) for turn in history],
-            "answer": answer,
-            "chunks": None if chunks is None else list(chunks),
+            "question": sample.question,
+            "history": [[turn.role, turn.text] for turn in sample.history],
+            "answer": output.answer,
+            "chunks": None if output.chunks is None else [chunk.text for chunk in output.chunks],
         }
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.core.sample import OUTPUT_KEY, digest_of_texts, distinct_references
+from ragpipe.core.sample import OUTPUT_KEY, distinct_references
 from ragpipe.core.text import MatchableText, Span, quote_pieces
 from ragpipe.store.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run_tables import columns_at, count_rows, run_file_error, schema_of
@@ -234,8 +234,7 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class CaseView:
-    """A case of the page in full. `scores` are those with something to read; `digest` is that of what a person who labels it reads (`answer_digest`);
-    empty where a text is no Unicode."""
+    """A case of the page in full. `scores` are those with something to read."""
 
     sample_id: str
     method: str
@@ -252,7 +251,6 @@ class CaseView:
     modes: list[str]
     diagnosis: list[str]
     left_out: list[str]
-    digest: str
 
     @property
     def marks(self) -> list[str]:
@@ -350,18 +348,7 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
         left_out=list(_left_out(contexts=len(chunks), questions=len(rows.calls))),
-        digest=_digest(record, history, rows.output["chunks"], chunks),
     )
-
-
-def _digest(record: Mapping[str, Any], history: Sequence[Any], cell: str | None, chunks: Sequence[Any]) -> str:
-    """As `answer_digest`, from the cells of the tables."""
-    turns = [(str(turn.get("role")), str(turn.get("text"))) for turn in history if isinstance(turn, dict)]
-    texts = [str(chunk.get("text") or "") if isinstance(chunk, dict) else str(chunk) for chunk in chunks]
-    try:
-        return digest_of_texts(record["question"] or "", turns, record["answer"], None if cell is None else texts)
-    except UnicodeError:  # half a character in a cell of JSON: no data set of ours holds it, so no label can be about it
-        return ""
 
 
 def _texts(record: Mapping[str, Any], column: str) -> list[str]:

@@ -57,7 +57,7 @@ from ragpipe.store.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run_tables import batches, open_table, read_columns, rows_at, schema_of
 from ragpipe.store.table_rows import OutputKey
 
-_SCRIPTS = ("human_verdicts.js", "case_parts.js", "report_case.js", "report_list.js")
+_SCRIPTS = ("case_parts.js", "report_case.js", "report_list.js")
 _STYLES = ("front.css", "cases.css")
 
 
@@ -343,7 +343,6 @@ def case_value(view: CaseView, texts: TextPool, prompts: TextPool) -> dict[str, 
         "dg": view.diagnosis,
         "j": [_call(call, prompts) for call in view.calls],
         "n": view.left_out,
-        "x": view.digest,
     }
     return {name: part for name, part in value.items() if part or name == "a"}
 

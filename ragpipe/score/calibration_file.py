@@ -23,7 +23,7 @@ from ragpipe.store.run_tables import read_columns
 
 State = Literal["passed", "failed", "not_enough_labels"]
 TargetStatistic = Literal["kappa", "quadratic_kappa"]
-LabelPart = Literal["random", "stratified", "recorded", "open"]
+LabelPart = Literal["random", "stratified", "recorded"]
 Count = Annotated[int, Field(ge=0)]
 _TITLE = "the calibration cannot be used"
 _FIX = "make it again: python -m ragpipe task=calibrate run=RUN"
@@ -125,8 +125,7 @@ class LengthBaseline(_Part):
 class CalibrationLabel(_Part):
     """The reference label of one case in the scale of the score; `annotators` counts the labels that it is made of.
 
-    `part` is how the case was drawn (`random`, `stratified`), `recorded` for scores of people in the data set, or `open` for a case
-    that people picked and saw the judge's verdict of: agreement with those is shown and never written.
+    `part` is how the case was drawn (`random`, `stratified`), or `recorded` for scores of people in the data set.
     `probability` is that of being drawn among the cases of the run; None where it is unknown. `passed` is what people say by the
     threshold, `judge_passed` what most iterations of the judge say; None without a threshold, for a tie and without a value.
     """
@@ -206,11 +205,8 @@ class ScoreCalibration(_Part):
 
     @property
     def calibrated(self) -> bool | None:
-        """True for a score that passed, False for one that failed, None where there are too few labels to tell, or labels that
-        are not blind."""
-        if self.state == "not_enough_labels" or any(label.part == "open" for label in self.labels):
-            return None
-        return self.state == "passed"
+        """True for a score that passed, False for one that failed, None where there are too few labels to tell."""
+        return None if self.state == "not_enough_labels" else self.state == "passed"
 
     @property
     def random_labels(self) -> int:

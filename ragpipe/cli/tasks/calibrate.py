@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragpipe.calibration.draw import LabelSettings
 from ragpipe.calibration.label_files import LABELS_FOLDER, Draw, read_draw
-from ragpipe.calibration.people_labels import TITLE, unused_lines
+from ragpipe.calibration.people_labels import TITLE
 from ragpipe.calibration.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
 from ragpipe.cli.api import override_text
 from ragpipe.core.errors import DataError
@@ -36,10 +36,6 @@ from ragpipe.store.run_folder import RunFolder, make_folder
 SECTION = "calibrate"
 CHANGEABLE = ("scoring.thresholds", "scoring.slices", "scoring.level")
 _TITLE = "task=calibrate is wrong; nothing was written"
-_NOT_BLIND = (
-    "not blind: these verdicts were given on report.html, beside the judge's, on cases that people picked. The agreement is "
-    "flattered and is not that of the run: no calibration is written, and no gate or corrected mean goes by it"
-)
 
 
 class TargetSettings(Settings):
@@ -63,12 +59,6 @@ class CalibrateSettings(Settings):
     draw: str | None = Field(
         default=None, description="Draw whose labels count (a folder in `labels/`). null: the only one with labels."
     )
-    open_labels: bool = Field(
-        default=False,
-        description=(
-            "Whether verdicts given on report.html are the labels. They are not blind: agreement is shown, and no calibration written."
-        ),
-    )
     recorded: dict[str, str] = Field(
         default_factory=dict, description="Recorded scores of people that serve as labels, by judged score. Default: none."
     )
@@ -90,12 +80,6 @@ class CalibrateSettings(Settings):
         ),
     )
 
-    @model_validator(mode="after")
-    def _open_labels_stand_alone(self) -> CalibrateSettings:
-        if self.open_labels and (self.draw or self.recorded):
-            raise ValueError("labels that are blind: with `draw` or `recorded` leave out `open_labels`")
-        return self
-
 
 class Keys(FinishedRunKeys):
     calibrate: CalibrateSettings = Field(description="Which labels, and what agreement has to exceed.")
@@ -110,31 +94,20 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 
 def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     """Print a verdict per score, then the table, and write `calibration/calibration.json` and `calibration.md` into the run, by which
-    `task=rescore` then goes; nothing is written where the labels are not blind. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
+    `task=rescore` then goes. Returns 0. Raises DataError for a run or a score without labels, OutputError."""
     settings, folder = task.settings, task.finished.folder
     held = calibrated_run(task.finished)
-    unused = [] if settings.open_labels else list(unused_lines(folder, settings.scores or held.scores))
-    try:
-        evidence = score_evidence(
-            held,
-            scores=settings.scores,
-            recorded=settings.recorded,
-            by_annotators=settings.verdicts == "annotators",
-            draw_id=settings.draw,
-            open_verdicts=settings.open_labels,
-        )
-    except DataError:
-        for line in unused:  # it may be why there are no labels
-            console.say(line)
-        raise
-    target, widest = CalibrationTarget(**settings.target.model_dump()), None if settings.open_labels else settings.width
-    calibration = calibrate_run(held, evidence, target, widest)
-    _print(calibration, widest, folder.root, console)
-    for line in (*unused, *member_lines(held, evidence)):
+    evidence = score_evidence(
+        held,
+        scores=settings.scores,
+        recorded=settings.recorded,
+        by_annotators=settings.verdicts == "annotators",
+        draw_id=settings.draw,
+    )
+    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()), settings.width)
+    _print(calibration, settings.width, folder.root, console)
+    for line in member_lines(held, evidence):
         console.say(line)
-    if settings.open_labels:
-        console.say(_NOT_BLIND)
-        return 0
     _write(calibration, folder, console)
     return 0
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import Field
 
 from ragpipe.calibration.draw import CANNOT_DRAW, LabelSettings
@@ -19,7 +18,6 @@ from ragpipe.calibration.label_files import (
     draw_id_of,
     drawn_of,
     drawn_rows,
-    labelled_answers,
     read_draw,
     read_drawn,
     read_labels,
@@ -40,29 +38,15 @@ from ragpipe.calibration.label_import import (
     read_labelled_file,
     unlabelled_cases,
 )
-from ragpipe.calibration.open_verdicts import (
-    OVERALL,
-    case_as_shown,
-    is_verdicts_file,
-    merged_verdicts,
-    nothing_imported,
-    of_these_answers,
-    read_verdicts,
-    read_verdicts_file,
-    verdicts_path,
-)
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.sample import OUTPUT_KEY, CaseKey
+from ragpipe.core.sample import CaseKey
 from ragpipe.core.settings import ConfigOrigins
 from ragpipe.report.console import Console
 from ragpipe.report.label_page import AskedQuestion, asked_question, write_draw_files
-from ragpipe.report.styled_text import plural
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.seal_run import seal_added
 from ragpipe.store.folder_lock import FolderLock
-from ragpipe.store.run_folder import make_folder
-from ragpipe.store.run_tables import read_columns
 
 SECTION = "label"
 _TITLE = "task=label is wrong; nothing was written"
@@ -144,56 +128,10 @@ def _say_draw(
 
 def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
     """Read labelled files into their draws; nothing is written where one of them has a fault."""
-    paths = [Path(name) for name in task.settings.files]
-    of_page = [path for path in paths if is_verdicts_file(path)]
-    labels = _labels_of_files(task, [path for path in paths if path not in of_page], console)
-    verdicts = _verdicts_of_files(task, of_page, console) if of_page else None
-    written = _write_labels(task, labels, console)
-    if verdicts is not None:
-        path = verdicts_path(task.finished.folder.root)
-        make_folder(path.parent)
-        write_rows(path, verdicts)
-        written.append(path)
-        console.say(f"{path}: verdicts that are not blind; task=calibrate leaves them out")
-    return written
-
-
-def _verdicts_of_files(task: FinishedRunTask[LabelSettings], paths: Sequence[Path], console: Console) -> pa.Table:
-    """The verdicts of the run with those of these files. Raises DataError."""
-    folder = task.finished.folder
-    scores = [spec.name for metric in task.finished.config.metrics.values() for spec in metric.scores()]
-    files = {path: read_verdicts_file(path, task.finished.run_id, {*scores, OVERALL}) for path in paths}
-    columns = read_columns(folder.outputs, OUTPUT_KEY)
-    known = set(zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True))
-    named = {case_as_shown(verdict.key.case) for verdicts in files.values() for verdict in verdicts}
-    keys = {case for case in known if case_as_shown(case) in named}
-    digests = labelled_answers(folder, keys)
-    table = read_verdicts(folder.root)
-    for path, verdicts in files.items():
-        kept, refusals = of_these_answers(verdicts, digests)
-        if not kept:
-            raise nothing_imported(path, refusals)
-        for refusal in refusals:
-            console.warn(refusal)
-        merged = merged_verdicts(table, kept)
-        table = merged.table
-        people = ", ".join(sorted({verdict.key.annotator for verdict in kept}))
-        again = [f"{merged.again} given again, {merged.changed} of them another verdict"] if merged.again else []
-        withdrawn = [f"{merged.withdrawn} withdrawn"] if merged.withdrawn else []
-        new = f"{plural(merged.new, 'new verdict')} by {people}"
-        console.say(f"{path}: {', '.join([new, *again, *withdrawn])}")
-    assert table is not None
-    return table
-
-
-def _labels_of_files(
-    task: FinishedRunTask[LabelSettings], paths: Sequence[Path], console: Console
-) -> dict[Path, list[dict[LabelKey, GivenLabel | None]]]:
-    """By folder of a draw, the labels of each file. Raises DataError."""
     run_folder = task.finished.folder.root
     draws = {folder: (read_draw(folder), set(read_drawn(folder)["item"].to_pylist())) for folder in draw_folders(run_folder)}
     files: dict[Path, list[dict[LabelKey, GivenLabel | None]]] = {}
-    for name in paths:
+    for name in map(Path, task.settings.files):
         problems: list[Problem] = []
         events = read_labelled_file(name, problems)
         checked(problems)
@@ -203,13 +141,6 @@ def _labels_of_files(
         labels = labels_of(*draws[folder], events)
         files.setdefault(folder, []).append(labels)
         console.say(f"{name}: {_counts(labels)}")
-    return files
-
-
-def _write_labels(
-    task: FinishedRunTask[LabelSettings], files: Mapping[Path, Sequence[Mapping[LabelKey, GivenLabel | None]]], console: Console
-) -> list[Path]:
-    """Write the labels of files into their draws; returns the tables."""
     written = []
     for folder, labels_by_file in files.items():
         earlier = read_labels(folder) if (folder / LABELS).is_file() else None

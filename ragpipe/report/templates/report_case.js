@@ -5,8 +5,8 @@ const SCORES_OPEN = 12; // with more, those that passed or have no threshold are
 const NOTES_OPEN = 5; // reasons that stand open
 
 class QuestionView {
-  constructor(blocks, index, figures, verdicts) {
-    Object.assign(this, { blocks, index, figures, verdicts });
+  constructor(blocks, index, figures) {
+    Object.assign(this, { blocks, index, figures });
   }
 
   textOf(prefix, number) { return this.blocks.item(prefix, number, this.index.texts_per_block); }
@@ -30,7 +30,6 @@ class QuestionView {
       this.tabs(all, shown, state, page),
       columns((side) => this.answer(all[0], side, state.diff === "on" && all.length > 1)),
       this.legend(all),
-      verdictForm(this.verdicts, page.about(row), item.x ?? "", (sentence) => page.judged(sentence)),
       make("h3", { text: "Scores" }), this.iterationNote(shown), this.scores(shown, opened),
       make("h3", { text: "Contexts" }), columns((side) => this.contexts(side, all, texts)),
       this.judge(shown, page),

@@ -38,8 +38,7 @@ class ReportPage extends ListPage {
     super(blocks, index, columns, { names: sidesOfRun(index), defaults, closed: "Open a case: click it, or press j or k and Enter." });
     this.figures = new RunFigures(index, columns);
     this.better = new Map(index.scores.map((score) => [score.name, score.better]));
-    this.verdicts = new HumanVerdicts(index.run);
-    this.view = new QuestionView(blocks, index, this.figures, this.verdicts);
+    this.view = new QuestionView(blocks, index, this.figures);
     this.unknown = index.total > index.sample.length ? `This page has the worst ${index.sample.length.toLocaleString("en")} of ${index.total.toLocaleString("en")} cases and no such case. task=explain prints any. The nearest here:` : "This run has no such case. The nearest:";
     this.bySample = Map.groupBy(this.base(), (row) => index.sample[row]);
     this.lowQuestions = index.questions.map((text) => text.toLowerCase());
@@ -50,7 +49,6 @@ class ReportPage extends ListPage {
   get score() { return this.better.has(this.state.score) ? this.state.score : this.index.main; }
   chosen(name) { return name === "score" ? this.score : this.state[name]; }
   viewKey() { return [this.state.tab, this.state.diff, this.score].join("\n"); }
-  about(row) { return { sample_id: this.figures.sample(row), method: this.figures.method(row), repeat: this.index.repeat[row], score: this.score }; }
 
   /** `field:value` of all slices: of each field in turn its next value. */
   get sliceNames() {
@@ -88,8 +86,7 @@ class ReportPage extends ListPage {
     const tests = {};
     if (q) tests.search = this.searchTest(q, (row) => this.searched(row));
     if (method) tests.method = (row) => figures.method(row) === method;
-    if (verdict === "human") tests.verdict = (row) => this.verdicts.of(this.about(row)) !== null;
-    else if (verdict) tests.verdict = (row) => figures.verdict(row, score) === verdict;
+    if (verdict) tests.verdict = (row) => figures.verdict(row, score) === verdict;
     if (slice) tests.slice = figures.slice(slice) ?? (() => false);
     const flags = this.columns[`m:${mode}`];
     if (mode) tests.mode = (row) => flags?.[row] === 1;
@@ -137,7 +134,6 @@ class ReportPage extends ListPage {
   fillOption(row, option) {
     const { score, figures } = this;
     const verdict = figures.verdict(row, score);
-    const human = this.verdicts.of(this.about(row));
     const failed = this.columns.failed[row];
     option.append(
       make("div", {},
@@ -145,7 +141,6 @@ class ReportPage extends ListPage {
         make("bdi", { text: figures.question(row) || "no question" })),
       make("div", { class: "soft" },
         verdictBadge(verdict), " ",
-        human && [make("span", { class: `badge ${human.verdict === "pass" ? "good" : "bad"}`, text: `you: ${human.verdict}` }), " "],
         failed > 0 && [make("span", { class: "badge", title: "scores that miss their threshold", text: `${failed} missed` }), " "],
         make("span", { class: "name", text: this.names[row] })));
   }
@@ -184,37 +179,14 @@ class ReportPage extends ListPage {
 
   content(row) { return this.view.content(row, this.sidesOf(row), this.state, this); }
 
-  /** A verdict was given or withdrawn. */
-  async judged(sentence) {
-    this.refresh();
-    this.list.draw();
-    byId("message").textContent = sentence;
-    await this.drawn;
-    this.openVerdict();
-  }
-
-  fillPane(...parts) {
-    this.drawn = super.fillPane(...parts);
-    return this.drawn;
-  }
-
-  openVerdict() {
-    const form = byId("human");
-    if (!form) return false;
-    form.open = true;
-    form.querySelector("button").focus();
-    form.scrollIntoView({ block: "nearest" });
-    return true;
-  }
-
   explainCommand(row, metric) {
     const part = (key, text) => {
       const word = /^[\w.@-]+$/.test(text) ? `${key}=${text}` : `${key}="${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
       return /^[\w.@=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
     };
-    const { sample_id: sample, method, repeat } = this.about(row);
+    const repeat = this.index.repeat[row];
     const more = [repeat !== 1 && `repeat=${repeat}`, this.index.iteration !== 1 && `iteration=${this.index.iteration}`].filter(Boolean);
-    return ["python -m ragpipe task=explain run=.", part("case", sample), part("method", method), part("metric", metric), ...more, "messages=true"].join(" ");
+    return ["python -m ragpipe task=explain run=.", part("case", this.figures.sample(row)), part("method", this.figures.method(row)), part("metric", metric), ...more, "messages=true"].join(" ");
   }
 
   toggleDiff() { this.address.set({ diff: this.state.diff === "on" ? "" : "on" }); }
@@ -225,21 +197,17 @@ class ReportPage extends ListPage {
   }
 
   bindings() {
-    const human = { keys: ["h"], does: "your verdict on the case", run: () => this.openVerdict() };
-    return [...super.bindings().map((one) => ({ ...one, does: one.does.replace("side", "method").replace("only different cases", "only where methods differ") })), human];
+    return super.bindings().map((one) => ({ ...one, does: one.does.replace("side", "method").replace("only different cases", "only where methods differ") }));
   }
 
   csv() {
     const scores = this.index.scores.map((score) => score.name);
-    const head = ["id", "method", "repeat", "question", ...scores.flatMap((name) => [name, `${name} verdict`]), "your verdict", "your note"];
+    const head = ["id", "method", "repeat", "question", ...scores.flatMap((name) => [name, `${name} verdict`])];
     const value = (row, name) => (Number.isFinite(this.figures.value(row, name)) ? Number(this.figures.value(row, name).toPrecision(7)) : NaN);
-    const lines = this.rows.map((row) => {
-      const human = this.verdicts.of(this.about(row));
-      return [
-        this.figures.sample(row), this.figures.method(row), this.index.repeat[row], this.figures.question(row),
-        ...scores.flatMap((name) => [value(row, name), this.figures.verdict(row, name)]), human?.verdict ?? "", human?.note ?? "",
-      ];
-    });
+    const lines = this.rows.map((row) => [
+      this.figures.sample(row), this.figures.method(row), this.index.repeat[row], this.figures.question(row),
+      ...scores.flatMap((name) => [value(row, name), this.figures.verdict(row, name)]),
+    ]);
     return { name: `cases-${this.index.run}.csv`, lines: [head, ...lines] };
   }
 

@@ -13,7 +13,7 @@ from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 
 REJUDGED = {"agreement.json", "agreement.md"}
-LABELLED = {"draw.json", "draw.parquet", "label.html", "labels.parquet", "labels/verdicts.parquet"}
+LABELLED = {"draw.json", "draw.parquet", "label.html", "labels.parquet"}
 """Files of the draws of `task=label`."""
 MUTATED = {"selftest.json", "selftest.md"}
 OF_A_NAME = {"history.parquet"}

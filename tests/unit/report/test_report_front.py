@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 
-from ragpipe.core.sample import Chunk, Output, Sample, Turn, answer_digest
+from ragpipe.core.sample import Chunk, Turn
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.usage import Price
 from ragpipe.report.case_rows import ABSENT, ERROR, FAILED, NO_VERDICT, PASSED, SKIPPED, CaseRows
@@ -258,19 +258,6 @@ def test_marks_are_places_as_the_browser_counts_them(tmp_path: Path) -> None:
     units = block_json(html, "t0")[chunk["t"]].encode("utf-16-le")
     ((start, end, mark),) = chunk["m"]
     assert (units[2 * start : 2 * end].decode("utf-16-le"), mark) == ("opened in 1901", "supports")
-
-
-def test_the_digest_is_that_of_labels(tmp_path: Path) -> None:
-    sample = Sample(id="q", question="Why?", history=SAID)
-    output = Output(sample_id="q", method="a", answer="So.", chunks=[Chunk(id="c", rank=1, text="One."), Chunk(id="d", rank=2)])
-    labels, parts = {"question": sample.question, "history": SAID}, {"answer": output.answer, "chunks": output.chunks}
-    bare = Output(sample_id="r", method="a", answer=None, chunks=None)
-    rows = [Row("q", "a", {"faithfulness": 1}, labels, parts), Row("r", "a", {"faithfulness": 1}, {"question": "Who?"}, {"answer": None, "chunks": None})]  # fmt: skip
-    write_run(tmp_path, rows)
-    score(tmp_path, SPECS[:1])
-    first, second = block_json(html_of(cases_of(tmp_path)), "d0")
-    assert first["x"] == answer_digest(sample, output)
-    assert second["x"] == answer_digest(Sample(id="r", question="Who?"), bare)
 
 
 def test_prompts_of_the_worst_cases_are_kept_within_the_budget(tmp_path: Path) -> None:
