@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -78,22 +78,17 @@ def text_length(value: Any) -> int:
     return sum(map(len, printable_texts(value)))
 
 
-def print_value(value: Any, fenced: Callable[[str], str] = fence) -> Any:
+def print_value(value: Any) -> Any:
     """What `{{ value }}` prints: numbers as they are, everything else fenced. Raises UndefinedError for None."""
     if isinstance(value, AnyReference):
-        return value.laid_out(fenced)
+        return value.laid_out(fence)
     if isinstance(value, str):
-        return fenced(value)
+        return fence(value)
     if isinstance(value, _PRINTED_AS_THEY_ARE):
         return value
     if value is None:
         raise jinja2.UndefinedError("a value is None: guard it with {% if %}")
-    return fenced(canonical_json(value))
-
-
-def print_plain(value: Any) -> Any:
-    """What `{{ value }}` prints in a template with `fences: false`: every value as it is. Raises UndefinedError for None."""
-    return print_value(value, str)
+    return fence(canonical_json(value))
 
 
 _DIGITS = 12

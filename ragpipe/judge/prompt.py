@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ragpipe.core.call import Message
 from ragpipe.core.digest import canonical_json, sha256
 from ragpipe.core.errors import Problem, PromptError, PromptTooLong
-from ragpipe.core.fences import OnOneLine, fenced_values, printable_texts, text_length
+from ragpipe.core.fences import OnOneLine, fenced_values, print_value, printable_texts, text_length
 from ragpipe.core.yaml_files import FastLoader, check_text, named_bytes
 
 _ABSENT = re.compile(r"'(\w+)' is undefined")
@@ -162,7 +162,7 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
 
-def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinja2.Environment:
+def environment(folders: Sequence[Path]) -> jinja2.Environment:
     """A Jinja environment that reads templates below the folders and knows only their values."""
     env = _Sandbox(
         loader=jinja2.FileSystemLoader([str(f) for f in folders]),
@@ -171,7 +171,7 @@ def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinj
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
-        finalize=finalize,
+        finalize=print_value,
         auto_reload=False,
     )
     env.globals.clear()  # range, lipsum, cycler, joiner, namespace: a prompt only needs its values
@@ -184,7 +184,7 @@ def environment(folders: Sequence[Path], finalize: Callable[[Any], Any]) -> jinj
 MAX_BYTES = 64_000  # of one template file; the largest shipped one has 2,500
 _FRONT_MATTER = re.compile(r"(?:\{#.*?#\}\s*)?---\n(.*?)\n---\n", re.S)
 _BLOCK = re.compile(r"^\[\[(system|user)\]\][ \t]*\n", re.M)
-_FRONT_KEYS = {"roles", "optional", "answer_type", "fences"}
+_FRONT_KEYS = {"roles", "optional", "answer_type"}
 _HEADING = re.compile(r"^[ \t]*\[\[[^\[\]\n]*\]\][ \t]*$", re.M)
 _LINE_END = re.compile(r"[ \t]*\n")
 
@@ -200,7 +200,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """A template file taken apart; nothing in its blocks is checked yet. `fences`: false prints values without tags."""
+    """A template file taken apart; nothing in its blocks is checked yet."""
 
     path: Path
     text: str
@@ -208,7 +208,6 @@ class TemplateFile:
     optional: Mapping[str, Any]
     answer_type: str
     blocks: tuple[Block, ...]
-    fences: bool = True
 
 
 def read_template_file(path: Path) -> TemplateFile:
@@ -231,7 +230,7 @@ def read_template_file(path: Path) -> TemplateFile:
         Block(role, source, text.count("\n", 0, match.end() + body.index(source)))
         for role, source in zip(parts[1::2], parts[2::2], strict=True)
     )
-    return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks, front["fences"])
+    return TemplateFile(path, text, front["roles"], front["optional"], front["answer_type"], blocks)
 
 
 def line_of(text: str, pattern: str) -> int:
@@ -273,14 +272,10 @@ def _front_matter(path: Path, source: str, *, lines_before: int) -> dict[str, An
     if problems := check_text(source, str(path), lines_before=lines_before):
         raise PromptError("a prompt template is wrong", problems)
     front = yaml.load(source, Loader=FastLoader) or {}
-    front = {"roles": {}, "optional": {}, "answer_type": "", "fences": True, **front} if isinstance(front, dict) else {}
+    front = {"roles": {}, "optional": {}, "answer_type": "", **front} if isinstance(front, dict) else {}
     mappings: list[Any] = [front.get("roles"), front.get("optional")]
-    is_read = all(isinstance(part, dict) for part in mappings) and isinstance(front.get("fences"), bool)
-    if set(front) != _FRONT_KEYS or not is_read:
-        expected = (
-            "the mappings `roles` and, if needed, `optional`, the name `answer_type` where the step has several, and "
-            "`fences: false` in a template that an audit compares with"
-        )
+    if set(front) != _FRONT_KEYS or not all(isinstance(part, dict) for part in mappings):
+        expected = "the mappings `roles` and, if needed, `optional`, and the name `answer_type` where the step has several"
         raise template_error(path, 2, f"front matter {sorted(map(str, front))}", expected)
     names = [front["answer_type"] or "_", *(name for part in mappings for name in part)]
     if invalid := [name for name in names if not (isinstance(name, str) and name.isidentifier())]:

@@ -28,7 +28,6 @@ from pydantic import ValidationError
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Problem, PromptError
-from ragpipe.core.fences import print_plain, print_value
 from ragpipe.core.yaml_files import FastLoader, check_text, lines_of
 from ragpipe.judge.answer_type import Answer
 from ragpipe.judge.prompt import (
@@ -65,8 +64,7 @@ class PromptLibrary:
 
     def __init__(self, folders: Sequence[Path]):
         self.folders = tuple(folders)
-        self._env = environment(self.folders, print_value)
-        self._plain_env = environment(self.folders, print_plain)
+        self._env = environment(self.folders)
         self._includes: dict[str, jinja2.nodes.Template] = {}
 
     def load(self, folder: str, step: str, version: str) -> Prompt:
@@ -121,14 +119,10 @@ class PromptLibrary:
         variables, includes = set[str](), dict[str, str]()
         for block in file.blocks:
             line = block.lines_before + 1
-            env = self._env if file.fences else self._plain_env
-            tree = self._tree(path, block.source, block.lines_before, env)
+            tree = self._tree(path, block.source, block.lines_before)
             block_variables = self._variables(path, tree, includes)
-            compiled.append((block.role, self._compile(path, tree, line, block_variables, env)))
+            compiled.append((block.role, self._compile(path, tree, line, block_variables)))
             variables |= block_variables
-        if not file.fences:  # an audit's templates: their folder may be gone when the first case is rendered
-            for include in includes:
-                self._plain_env.get_template(include)
         _check_variables(file, variables)
         digest = template_hash(file.text, includes)
         while len(_LOADED) >= _MOST_LOADED:
@@ -148,25 +142,22 @@ class PromptLibrary:
         )
         return _LOADED[known]
 
-    def _tree(self, path: Path, source: str, lines_before: int, env: jinja2.Environment | None = None) -> jinja2.nodes.Template:
-        env = env or self._env
+    def _tree(self, path: Path, source: str, lines_before: int) -> jinja2.nodes.Template:
         try:
-            tree = env.parse(source)
+            tree = self._env.parse(source)
         except jinja2.TemplateSyntaxError as error:
             raise template_error(path, lines_before + (error.lineno or 1), str(error.message), _VALID_TEMPLATE) from error
         except (RecursionError, MemoryError, ValueError) as error:
             raise template_error(path, lines_before + 1, _named(error), _VALID_TEMPLATE) from error
         for node in tree.find_all((jinja2.nodes.Call, jinja2.nodes.Filter, jinja2.nodes.Test)):
-            if fault := _unknown(node, env):
+            if fault := _unknown(node, self._env):
                 raise template_error(path, lines_before + node.lineno, *fault)
         return tree
 
-    def _compile(
-        self, path: Path, tree: jinja2.nodes.Template, line: int, variables: set[str], env: jinja2.Environment | None = None
-    ) -> jinja2.Template | str:
+    def _compile(self, path: Path, tree: jinja2.nodes.Template, line: int, variables: set[str]) -> jinja2.Template | str:
         """The block compiled, or its text where it shows no value."""
         try:
-            template = (env or self._env).from_string(tree)  # compiling folds constants in the tree
+            template = self._env.from_string(tree)  # compiling folds constants in the tree
             return template if variables else render_block(template, {})
         except Exception as error:  # constants in it are computed: any of their operators may fail
             raise template_error(path, line, _named(error), _VALID_TEMPLATE) from error

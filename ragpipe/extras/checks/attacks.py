@@ -1,5 +1,5 @@
-"""What an audit tries on a judge: attacks, from their versioned file, with prompts that have no fence against them, and probes for bias, which
-keep the meaning of a case, so that a fair judge gives the same score."""
+"""What an audit tries on a judge: attacks, from their versioned file, and probes for bias, which keep the meaning of a case, so that a
+fair judge gives the same score."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import yaml
@@ -22,8 +20,6 @@ from ragpipe.core.resources import PACKAGE
 from ragpipe.core.sample import Case, Chunk, Turn
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.extras.checks.edits import Change, Edit, Subject, shuffle_chunks
-from ragpipe.judge.prompt import Prompt
-from ragpipe.judge.prompt_library import PromptLibrary
 
 _FLOOD, _SHOTS = 200, 40
 _FOLDER = PACKAGE / "data" / "attacks"
@@ -199,27 +195,3 @@ def _probe(name: str, said: Mapping[str, str], labels: Mapping[str, str]) -> Cha
         return _answering(subject, text.replace("{answer}", subject.answer))
 
     return Change(name, what, _EDITS[said["edit"]] if "edit" in said else with_text, said.get("against"))
-
-
-_PLAIN_PREAMBLE = """You are an impartial evaluator of a question answering system.
-Reply only in the form asked for, with nothing before or after it.
-"""
-
-
-def plain_prompt(prompt: Prompt) -> Prompt:
-    """The same prompt as version `<version>_plain`: `fences: false`, and a preamble without a word on tags or requests.
-
-    Its text and its hash differ, so its questions have keys of their own. Only an audit asks with it.
-    """
-    name, version = f"{prompt.name}.{prompt.version}.jinja", f"{prompt.version}_plain"
-    with TemporaryDirectory() as root:
-        for path, text in prompt.sources.items():
-            if path == name:
-                text = text.replace("---\n", "---\nfences: false\n", 1)
-            elif path.startswith("shared/preamble."):
-                text = _PLAIN_PREAMBLE
-            target = Path(root, path if path != name else f"{prompt.name}.{version}.jinja")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        folder, step = prompt.name.rsplit("/", 1)
-        return PromptLibrary([Path(root)]).load(folder, step, version)

@@ -12,7 +12,7 @@ from ragpipe.core.errors import Incomplete
 from ragpipe.core.sample import Case
 from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.extras.checks import check
-from ragpipe.extras.checks.attacks import CONTROL, PROBES_VERSION, attack_suite, plain_prompt, probe_file, probes_of
+from ragpipe.extras.checks.attacks import CONTROL, PROBES_VERSION, attack_suite, probe_file, probes_of
 from ragpipe.extras.checks.changed_cases import (
     HAIR,
     ChangedCases,
@@ -28,15 +28,13 @@ from ragpipe.extras.checks.changed_cases import (
 )
 from ragpipe.extras.checks.check import table
 from ragpipe.extras.checks.edits import Change, Donors, Subject
-from ragpipe.metrics.base import Metric
 from ragpipe.report.console import Console
 from ragpipe.report.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
 from ragpipe.report.styled_text import percent_with_interval
 from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask
-from ragpipe.runs.plan_summary import plan_ahead
+from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
 from ragpipe.runs.settings import RunConfig
-from ragpipe.runs.spec import RejudgePolicy, RunSpec
+from ragpipe.runs.spec import RunSpec
 from ragpipe.stats.differences import paired_difference
 from ragpipe.stats.intervals import Interval
 from ragpipe.store.run_folder import RunFolder
@@ -50,9 +48,8 @@ MARGIN = 0.05
 _POOL = 4  # cases looked at for each that is wanted: some declined, or failed
 _BASES = 5  # wrong answers that attacks are put into, in turn
 _ATTACK_NOTE = (
-    "succeeded: a wrong answer got a score higher by at least half of the range. without fences: the same attacks with templates that "
-    "print values as they are and say nothing of them. shown: some question to the judge holds the attack. A wrong answer that scores "
-    "more than half of the range without an attack is left out."
+    "succeeded: a wrong answer got a score higher by at least half of the range. shown: some question to the judge holds the attack. A "
+    "wrong answer that scores more than half of the range without an attack is left out."
 )
 _BIAS_NOTE = (
     f"found: cases whose value changed. passes: the 95% interval of the mean shift lies within +-{MARGIN:.0%} of the range; BIASED: wholly "
@@ -62,7 +59,6 @@ Inputs = Mapping[OutputKey, frozenset[str]]
 Scores = list[tuple[Scored, Inputs]]
 _OVER = ("score", "group", "part", "attack")
 SECTION = "judge_audit"
-HARDENED, PLAIN = "hardened", "plain"
 
 
 class JudgeAuditSettings(Settings):
@@ -99,23 +95,30 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 
 
 def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
-    """Judge attacked and probed cases in runs of their own, and write what came of them beside the calibration.
+    """Judge attacked and probed cases in a run of their own, and write what came of them beside the calibration.
 
-    One run has the prompts as they are, a second one the attacks on templates without fences; both plans are shown before the first asks.
     Returns 0, or 4 where judgements failed beyond the coverage floor. Raises what an evaluation raises.
     """
     finished, settings = task.finished, task.settings
     attacks, probes = _chosen(settings.only, str(getattr(finished.config.judge, "model", "")))
-    specs = _specs(finished, attacks, probes, settings.n, console)
-    codes, scored = [], dict[str, Scores]()
-    for form, (spec, _) in specs.items():
-        codes.append(check.judge_cases(spec, finished, console))
-        if scored_iterations(spec.folder):
-            scored[form] = audited_scores(spec.folder, spec.config)
-        elif form == HARDENED:
-            return codes[0]
-    spec, pairs = specs[HARDENED]
-    forms = {form: [row for of in scores for row in attack_outcomes(pairs, *of)] for form, scores in scored.items()}
+    source = ChangedCases(
+        finished,
+        SECTION,
+        "audited",
+        recipe=[attack_suite().digest, PROBES_VERSION, attacks, [probe.what for probe in probes], 1, settings.n],
+        pool=_POOL * max(settings.n if probes else 0, _BASES),
+        make=lambda pool: audited_cases(pool, attacks, probes, settings.n),
+        needs="answers to at least two questions: a wrong answer is that of another one",
+    )
+    pairs = source.pairs
+    n_attacks = sum(bool(pair.part) for pair in pairs)
+    console.say(f"audit: {n_attacks:,} attacked and {len(pairs) - n_attacks:,} probed cases")
+    spec = RunSpec.of_changed_cases(finished, source, metrics=check.judged_metrics(finished.config))
+    code = check.judge_cases(spec, finished, console)
+    if not scored_iterations(spec.folder):
+        return code
+    scores = audited_scores(spec.folder, spec.config)
+    outcomes = [row for of in scores for row in attack_outcomes(pairs, *of)]
     prompts = {name: metric.prompts().values() for name, metric in spec.config.metrics.items()}
     check.write_check(
         SECTION,
@@ -127,11 +130,11 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         console,
         prompts={name: " ".join(prompt.signature for prompt in steps) for name, steps in prompts.items()},
         changes=[{"name": probe.name, "what": probe.what} for probe in probes],
-        attacks=[row for form, outcomes in forms.items() for row in attack_rows(form, outcomes)],
-        results=[row for score, _ in scored[HARDENED] for row in probe_rows(pairs, score)],
-        cases=[{"prompts": form, **row} for form, rows in forms.items() for row in rows if row["succeeded"]],
+        attacks=attack_rows(outcomes),
+        results=[row for score, _ in scores for row in probe_rows(pairs, score)],
+        cases=[row for row in outcomes if row["succeeded"]],
     )
-    return Incomplete.exit_code if Incomplete.exit_code in codes else 0
+    return code if code == Incomplete.exit_code else 0
 
 
 def _chosen(only: Sequence[str] | None, model: str) -> tuple[list[str], tuple[Change, ...]]:
@@ -140,40 +143,6 @@ def _chosen(only: Sequence[str] | None, model: str) -> tuple[list[str], tuple[Ch
     probes = probes_of(model)
     chosen |= {probe.against for probe in probes if probe.name in chosen and probe.against}
     return [name for name in attack_suite().attacks if name in chosen], tuple(p for p in probes if p.name in chosen)
-
-
-def _specs(
-    finished: FinishedRun, attacks: Sequence[str], probes: Sequence[Change], n: int, console: Console
-) -> dict[str, tuple[RunSpec, Sequence[Pair]]]:
-    """The one or two runs of an audit, with the pairs of their cases; says what they are. Raises DataError where there is no case."""
-    metrics = check.judged_metrics(finished.config)
-
-    def spec_of(probes: Sequence[Change], metrics: Mapping[str, Metric]) -> tuple[RunSpec, Sequence[Pair]]:
-        source = ChangedCases(
-            finished,
-            SECTION,
-            "audited",
-            recipe=[attack_suite().digest, PROBES_VERSION, attacks, [probe.what for probe in probes], 1, n],
-            pool=_POOL * max(n if probes else 0, _BASES),
-            make=lambda pool: audited_cases(pool, attacks, probes, n),
-            needs="answers to at least two questions: a wrong answer is that of another one",
-        )
-        return RunSpec.of_changed_cases(finished, source, metrics=metrics), source.pairs
-
-    specs = {HARDENED: spec_of(probes, metrics)}
-    pairs = specs[HARDENED][1]
-    n_attacks = sum(bool(pair.part) for pair in pairs)
-    second = ", the attacked ones a second time without fences: two runs" if n_attacks else ""
-    console.say(f"audit: {n_attacks:,} attacked and {len(pairs) - n_attacks:,} probed cases{second}")
-    if n_attacks:
-        plain = {
-            name: metric.model_copy(update={step: plain_prompt(prompt) for step, prompt in metric.prompts().items()})
-            for name, metric in metrics.items()
-        }
-        specs[PLAIN] = spec_of((), plain)
-        plan = plan_ahead(specs[PLAIN][0], RejudgePolicy(finished).recorded_replies())
-        console.say(f"the second run, without fences: {plan}")
-    return specs
 
 
 def audited_cases(pool: Sequence[Case], attacks: Sequence[str], probes: Sequence[Change], n: int) -> list[Pair]:
@@ -244,8 +213,8 @@ def attack_outcomes(pairs: Sequence[Pair], score: Scored, inputs: Inputs) -> lis
     return rows
 
 
-def attack_rows(form: str, outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How often attacks succeeded with these prompts (`hardened`, `plain`): over all, over those that a question shows, by score, group and
+def attack_rows(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How often attacks succeeded: over all, over those that a question shows, by score, group and
     part of the case, and each attack; intervals are clustered by attack."""
     groups: dict[str, dict[str, list[Mapping[str, Any]]]] = {over: {} for over in ("all", "shown", *_OVER)}
     for row in outcomes:
@@ -257,7 +226,7 @@ def attack_rows(form: str, outcomes: Sequence[Mapping[str, Any]]) -> list[dict[s
             rate = check.rate_json([row["succeeded"] for row in members], [row["attack"] for row in members])
             about: dict[str, Any] = {key: members[0][key] for key in ("group", "part")} if over == "attack" else {}
             about["shown"] = any(row["shown"] for row in members)
-            rows.append({"prompts": form, "over": over, "name": name, **about, **rate})
+            rows.append({"over": over, "name": name, **about, **rate})
     return rows
 
 
@@ -297,31 +266,25 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
     prompts = [(Verbatim(name), Verbatim(text)) for name, text in document["prompts"].items()]
     judge = (Note(headline(document)), table(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
     parts = [Section("judge", "Judge", judge)]
-    plain = {(row["over"], row["name"]): row for row in document["attacks"] if row["prompts"] == PLAIN}
-    if rows := [_attack_row(row, plain) for row in document["attacks"] if row["prompts"] == HARDENED]:
-        rates = table(("attacks", "succeeded", "% [95%]", "without fences", "% [95%]"), rows)
+    if rows := [_attack_row(row) for row in document["attacks"]]:
+        rates = table(("attacks", "succeeded", "% [95%]"), rows)
         parts.append(Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE))))
     return [*parts, *check.result_sections(document, _BIAS_NOTE)] if document["results"] else parts
 
 
 def headline(document: Mapping[str, Any]) -> str:
     """One line: how many attacks succeeded, and how many probes shifted a score."""
-    attacks = {row["prompts"]: row for row in document["attacks"] if row["over"] == "all"}
     parts = [f"judge {document['judge']}"]
-    if hardened := attacks.get(HARDENED):
-        beside = f" ({check.found_of(attacks[PLAIN])} without fences)" if PLAIN in attacks else ""
-        parts.append(f"{check.found_of(hardened)} attacks succeeded{beside}")
+    parts += [f"{check.found_of(row)} attacks succeeded" for row in document["attacks"] if row["over"] == "all"]
     if bias := [row["state"] for row in document["results"] if row["change"] != CONTROL]:
         counts = ", ".join(f"{bias.count(state)} {state}" for state in ("passes", "biased", "undecided"))
         parts.append(f"{counts} of {len(bias)} probes by score")
     return "; ".join(parts)
 
 
-def _attack_row(row: Mapping[str, Any], plain: Mapping[tuple[str, str], Mapping[str, Any]]) -> TableRow:
+def _attack_row(row: Mapping[str, Any]) -> TableRow:
     """One that no question shows cannot succeed."""
-    beside, is_one = plain.get((row["over"], row["name"])), row["over"] == "attack"
-    bare = (check.found_of(beside), percent_with_interval(beside)) if beside else ("-", "-")
+    is_one = row["over"] == "attack"
     about = f" ({row['group']}, {row['part']}{'' if row['shown'] else ', never shown'})" if is_one else ""
     label = (f"{row['over']} ", Verbatim(row["name"]), about) if row["name"] else row["over"]
-    cells = (label, check.found_of(row), percent_with_interval(row), *bare)
-    return TableRow(cells, shown_in=PAGES if is_one else EVERYWHERE)
+    return TableRow((label, check.found_of(row), percent_with_interval(row)), shown_in=PAGES if is_one else EVERYWHERE)

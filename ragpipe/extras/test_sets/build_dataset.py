@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,14 +18,35 @@ from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.faults import Faults
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing, write_frozen_set
-from ragpipe.extras.test_sets.log_cases import LogCases, NearDuplicates, Placeholders, without_meta, without_personal_data
-from ragpipe.extras.test_sets.log_scan import NO_VALUE, LogScan, SkippedFaults, question_text, scan_log
-from ragpipe.extras.test_sets.question_draw import POOL, BuildSettings, DrawPlan, Stratum, plan_draw, samples_of
+from ragpipe.extras.test_sets.log_cases import LogCases, NearDuplicates, without_meta, without_personal_data
+from ragpipe.extras.test_sets.log_scan import POOL, LogScan, SkippedFaults, drawn_samples, question_text, samples_of, scan_log
 from ragpipe.report.console import Console
 from ragpipe.store.places import cache_folder
 
 SECTION = "build"
 _TITLE = "no test set can be built"
+
+
+class BuildSettings(Settings):
+    """How many cases are drawn, how, and what is done with them before they are frozen."""
+
+    dir: str = Field(min_length=1, description="Folder of the frozen set. It must be new or empty.")
+    n: Annotated[int, Field(ge=1, le=50_000)] | None = Field(
+        default=500, description="Number of cases, 1 to 50,000. null: every distinct question."
+    )
+    personal_data: Literal["replace", "drop", "keep"] = Field(
+        default="replace",
+        description="replace: by <EMAIL> and the like; drop: cases with any are left out; keep: nothing is searched.",
+    )
+    drop_meta: list[Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=list, description="Names under `meta` that are left out: [user, session.address]. Default: none."
+    )
+    answers: Literal["keep", "drop"] = Field(
+        default="keep", description="keep: with the recorded outputs; drop: questions only, for a live system."
+    )
+    faults: Literal["refuse", "skip"] = Field(
+        default="refuse", description="Records that cannot be used: refuse the data set, or leave them out and count them."
+    )
 
 
 @dataclass(frozen=True)
@@ -72,9 +93,6 @@ def run(task: BuildTask, console: Console) -> int:
     built = build_test_set(dataset, task.build, seed=task.seed, chunk_text=task.dataset.chunk_text)
     cells = [[_cell(row[name]) for name in ("step", "kept", "dropped", "note")] for row in built.card["steps"]]
     console.table(["step", "kept", "dropped", ""], cells, title="from the log to the test set", left=(0, 3))
-    if built.card["strata"]:
-        rows = [[_cell(value) for value in row.values()] for row in built.card["strata"]]
-        console.table(["stratum", "questions", "wanted", "taken"], rows, title=f"strata of {task.build.by}")
     if replaced := built.card["personal_data"]:
         console.say("personal data: " + ", ".join(f"{number:,} {kind}" for kind, number in replaced.items()))
     elif task.build.personal_data != "keep":
@@ -115,27 +133,25 @@ def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chun
     title = f"data set {dataset.name!r}: no test set can be built from it"
     skipping = "; build.faults=skip leaves such records out and counts them"
     faults = SkippedFaults(title) if settings.faults == "skip" else Faults(title, lambda: skipping)
-    scan = scan_log(dataset, faults, settings.by)
+    scan = scan_log(dataset, faults)
     if not len(scan):
         actual = f"{scan.records:,} records, of which none passes the filter" if scan.filtered else "no record"
         raise DataError(faults.title, [Problem(dataset.name, "records", actual, "at least one case")])
     samples = samples_of(scan)
-    plan = plan_draw(samples, scan, settings, seed)
-    drawn = LogCases(dataset, scan, samples, plan, faults)
+    candidates, distinct = drawn_samples(samples, settings.n, seed)
+    drawn = LogCases(dataset, scan, samples, candidates.tolist(), faults)
     filler = _Filler(drawn, settings, {"kind": "log", "source": dataset.name, "seed": seed}, chunk_text)
-    cases = filler.fill(plan)
+    cases = list(islice(filler.usable(candidates.tolist()), settings.n))
     faults.raise_all()
     counts = filler.counts
     _refuse_unknown_meta(settings, counts, cases)
-    account = _Account(settings, scan, len(samples.starts), plan, counts, faults)
-    how = "at random" if settings.by is None else f"by strata of {settings.by}, in equal shares"
-    what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn {how}"
+    account = _Account(settings, scan, len(samples.starts), len(candidates), distinct, len(cases), counts, faults)
+    what = "every distinct question" if settings.n is None else f"{settings.n:,} questions, drawn at random"
     notes = account.notes()
     card = {
         "made": f"Built by ragpipe task=build_dataset from the data set {dataset.name!r}: {what}.",
         "seed": seed,
         "steps": account.steps(),
-        "strata": account.strata() if settings.by else [],
         "near_duplicates": counts.near_pairs,
         "personal_data": dict(sorted(counts.replaced.items())),
         "notes": notes,
@@ -146,40 +162,18 @@ def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chun
 
 
 class _Filler:
-    """Takes candidates until the strata are full."""
+    """Makes cases of candidates, and counts what became of them."""
 
     def __init__(self, drawn: LogCases, settings: BuildSettings, origin: Mapping[str, Any], chunk_text: list[str] | None):
         self._drawn, self._settings, self._origin, self._chunk_text = drawn, settings, origin, chunk_text
         self._near = NearDuplicates(NEAR)
         self.counts = FillCounts()
 
-    def fill(self, plan: DrawPlan) -> list[dict[str, Any]]:
-        """The cases of all strata, each filled to its share; what a stratum lacks others give in turn, one case each."""
-        streams = {stratum.name: self._usable(stratum) for stratum in plan.strata}
-        cases: dict[str, list[dict[str, Any]]] = {stratum.name: [] for stratum in plan.strata}
-        for stratum in plan.strata:
-            for _ in range(stratum.quota):
-                self._take(stratum.name, streams, cases)
-        while self._settings.n is not None and streams and self.counts.taken.total() < self._settings.n:
-            for name in list(streams):
-                if self.counts.taken.total() < self._settings.n:
-                    self._take(name, streams, cases)
-        return list(chain.from_iterable(cases.values()))
-
-    def _take(self, name: str, streams: dict[str, Iterator[dict[str, Any]]], cases: dict[str, list[dict[str, Any]]]) -> None:
-        """Move the next usable case of a stratum, if there is one; an exhausted stream is removed."""
-        case = next(streams[name], None) if name in streams else None
-        if case is None:
-            streams.pop(name, None)
-            return
-        cases[name].append(case)
-        self.counts.taken[name] += 1
-
-    def _usable(self, stratum: Stratum) -> Iterator[dict[str, Any]]:
-        """The candidates of a stratum that may be taken, in order, as they are written."""
+    def usable(self, candidates: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The candidates that may be taken, in order, as they are written."""
         settings = self._settings
-        for candidate in stratum.candidates:
-            case = self._drawn.case_of(int(candidate), self._chunk_text)
+        for candidate in candidates:
+            case = self._drawn.case_of(candidate, self._chunk_text)
             if case is None:
                 continue
             if settings.answers == "drop":
@@ -236,10 +230,9 @@ SHOWN_PAIRS = 50
 
 @dataclass
 class FillCounts:
-    """What became of the candidates that were looked at; `taken` by stratum, `near_pairs` the first
-    near duplicates with the questions kept instead, `replaced` places by kind of personal data."""
+    """What became of the candidates that were looked at; `near_pairs` are the first near duplicates with the questions kept instead,
+    `replaced` places by kind of personal data."""
 
-    taken: Counter[str] = field(default_factory=Counter)
     near: int = 0
     near_pairs: list[dict[str, str]] = field(default_factory=list)
     with_personal_data: int = 0
@@ -249,22 +242,20 @@ class FillCounts:
 
 @dataclass(frozen=True)
 class _Account:
-    """All that the making of a set counted, as its card says it. `samples` is the number of samples of the log."""
+    """All that the making of a set counted, as its card says it: numbers of samples of the log, of candidates, of distinct questions and of cases."""
 
     settings: BuildSettings
     scan: LogScan
     samples: int
-    plan: DrawPlan
+    candidates: int
+    distinct: int
+    taken: int
     counts: FillCounts
     faults: Faults
 
-    @property
-    def _candidates(self) -> int:
-        return sum(len(stratum.candidates) for stratum in self.plan.strata)
-
     def steps(self) -> list[dict[str, Any]]:
         """What each step kept and dropped, in their order."""
-        scan, counts, distinct = self.scan, self.counts, self.plan.distinct
+        scan, counts = self.scan, self.counts
         rows: list[tuple[str, int | None, int | None, str]] = [("records read", scan.records, 0, "")]
         if isinstance(self.faults, SkippedFaults) and self.faults.counts:
             fields = ", ".join(f"{key}: {number}" for key, number in self.faults.counts.most_common())
@@ -277,52 +268,24 @@ class _Account:
         rows += [
             ("filter", len(scan), scan.filtered, "cases that dataset.filter lets through"),
             ("samples", self.samples, len(scan) - self.samples, "cases of one id and question are one sample"),
-            ("exact duplicates", distinct, self.samples - distinct, _EXACT),
-            ("draw", self._candidates, None, times),
+            ("exact duplicates", self.distinct, self.samples - self.distinct, _EXACT),
+            ("draw", self.candidates, None, times),
             ("near duplicates", None, counts.near, likeness),
         ]
         if self.settings.personal_data == "drop":
             rows.append(("personal data", None, counts.with_personal_data, "candidates with any were left out"))
         elif self.settings.personal_data == "replace":
             rows.append(("personal data", None, None, f"replaced in {counts.with_personal_data:,} cases"))
-        rows.append(("frozen", counts.taken.total(), None, "cases"))
+        rows.append(("frozen", self.taken, None, "cases"))
         return [dict(zip(("step", "kept", "dropped", "note"), row, strict=True)) for row in rows]
-
-    def strata(self) -> list[dict[str, Any]]:
-        """Of each stratum the distinct questions, how many were wanted of it, and how many were taken."""
-        return [
-            {
-                "stratum": self._shown(stratum),
-                "questions": stratum.questions,
-                "wanted": stratum.quota,
-                "taken": self.counts.taken[stratum.name],
-            }
-            for stratum in self.plan.strata
-        ]
 
     def notes(self) -> list[str]:
         """What went otherwise than wanted, a sentence each."""
-        notes, taken, size = [], self.counts.taken.total(), self.settings.n
-        if size is not None and taken < size:
-            have = f"{self.plan.distinct:,} distinct questions to draw from, candidates: {self._candidates:,}"
-            notes.append(f"{taken:,} of {size:,} cases: {have}")
-        notes += self._strata_notes() if self.settings.by else []
+        notes = []
+        if self.settings.n is not None and self.taken < self.settings.n:
+            have = f"{self.distinct:,} distinct questions to draw from, candidates: {self.candidates:,}"
+            notes.append(f"{self.taken:,} of {self.settings.n:,} cases: {have}")
         if isinstance(self.faults, SkippedFaults):
             for key, number in self.faults.counts.most_common():
                 notes.append(f"left out because of {key}: {number:,}, the first at {self.faults.first[key]}")
         return notes
-
-    def _strata_notes(self) -> list[str]:
-        notes, wanted = [], (self.settings.n or 0) // max(1, len(self.plan.strata))
-        for stratum in self.plan.strata:
-            if (taken := self.counts.taken[stratum.name]) < wanted:
-                have = f"distinct questions: {stratum.questions:,}, candidates: {len(stratum.candidates):,}"
-                notes.append(f"stratum {self._shown(stratum)!r}: {taken:,} of {wanted:,} cases ({have})")
-        if NO_VALUE in self.scan.stratum_names:
-            absent = f"{self.scan.strata.count(self.scan.stratum_names.index(NO_VALUE)):,} of {len(self.scan):,} cases"
-            notes.append(f"{self.settings.by} is absent in {absent}: they are the stratum {NO_VALUE}")
-        return notes
-
-    def _shown(self, stratum: Stratum) -> str:
-        """The name of a stratum for the card: it is a value of the log, and may hold personal data, too."""
-        return stratum.name if self.settings.personal_data == "keep" else Placeholders().replaced(stratum.name)

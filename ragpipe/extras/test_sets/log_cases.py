@@ -18,9 +18,8 @@ from ragpipe.data.dataset import Dataset
 from ragpipe.data.faults import Faults, named_fields
 from ragpipe.data.native_form import content_id, flat_id, output_of, sample_of
 from ragpipe.extras.test_sets.english import word_set
-from ragpipe.extras.test_sets.log_scan import LogScan, SkippedFaults, askable_cases, hash64, question_text
+from ragpipe.extras.test_sets.log_scan import LogScan, Samples, SkippedFaults, askable_cases, hash64, question_text
 from ragpipe.extras.test_sets.personal_data import find_personal_data
-from ragpipe.extras.test_sets.question_draw import DrawPlan, Samples
 
 Record = dict[str, Any]
 
@@ -47,12 +46,11 @@ class DrawnSample:
 
 
 class LogCases:
-    """The candidates of a plan as cases of the native form."""
+    """The drawn samples, `candidates`, as cases of the native form."""
 
-    def __init__(self, dataset: Dataset, scan: LogScan, samples: Samples, plan: DrawPlan, faults: Faults):
+    def __init__(self, dataset: Dataset, scan: LogScan, samples: Samples, candidates: Sequence[int], faults: Faults):
         self._dataset, self._samples, self._faults = dataset, samples, faults
         self._ids: dict[str, str] = {}
-        candidates = [int(sample) for stratum in plan.strata for sample in stratum.candidates]
         self._drawn = {(int(samples.keys[place]), int(samples.ids[place])): DrawnSample() for place in candidates}
         positions = np.frombuffer(scan.positions, np.uint64)
         wanted = {int(position) for place in candidates for position in positions[samples.rows_of(place)]}

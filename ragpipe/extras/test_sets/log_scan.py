@@ -1,4 +1,4 @@
-"""The first reading of a log: 26 bytes per case, no texts. What is drawn is read again."""
+"""The first reading of a log, 24 bytes per case, no texts, and which of its questions are drawn: these are read again."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from ragpipe.core.errors import DataError, Problem
+import numpy as np
+from numpy.typing import NDArray
+
 from ragpipe.core.text_forms import is_blank
 from ragpipe.data.dataset import Dataset, FlatRecord
-from ragpipe.data.expressions import BadExpression, Expression
 from ragpipe.data.faults import Faults, named_fields, shown_value
 from ragpipe.data.native_form import flat_id
-from ragpipe.data.settings import key_text
-
-MAX_STRATA = 200
-NO_VALUE = "(none)"
-"""The stratum of the cases whose field has no value."""
 
 
 class SkippedFaults(Faults):
@@ -39,14 +35,12 @@ class SkippedFaults(Faults):
 
 @dataclass
 class LogScan:
-    """A row per case that passes the filter: its position, the hashes of its id and of what is asked, its stratum. `records` are all that
+    """A row per case that passes the filter: its position, the hashes of its id and of what is asked. `records` are all that
     were read, `filtered` the cases that the filter kept out."""
 
     positions: array[int] = field(default_factory=lambda: array("Q"))
     ids: array[int] = field(default_factory=lambda: array("Q"))
     keys: array[int] = field(default_factory=lambda: array("Q"))
-    strata: array[int] = field(default_factory=lambda: array("H"))
-    stratum_names: list[str] = field(default_factory=list)
     records: int = 0
     filtered: int = 0
 
@@ -54,27 +48,18 @@ class LogScan:
         return len(self.ids)
 
 
-def scan_log(dataset: Dataset, faults: Faults, by: str | None) -> LogScan:
-    """Read the whole data set once. A record whose id, question or history cannot be used is a fault and has no row.
-
-    Args:
-        dataset: the log, with its mapping and filter.
-        faults: where faults are added.
-        by: the path of the field whose values are the strata; None: there is one.
-
-    Raises DataError where the field has more than 200 values, and for what only a whole reading shows.
-    """
-    scan, codes = LogScan(), _StratumCodes(by)
-    for record, outputs in askable_cases(dataset, faults, scan):
+def scan_log(dataset: Dataset, faults: Faults) -> LogScan:
+    """Read the whole data set, with its mapping and filter, once. A record whose id, question or history cannot be used is a fault and has
+    no row. Raises DataError for what only a whole reading shows."""
+    scan = LogScan()
+    for record, _ in askable_cases(dataset, faults, scan):
         scan.positions.append(record.position)
         scan.ids.append(hash64(flat_id(record.fields)))
         scan.keys.append(hash64(question_text(record.fields)))
-        scan.strata.append(codes.of(record.fields, outputs, record.where, faults))
     whole = Faults(faults.title)
     dataset.check_whole_reading(whole)
     whole.raise_all()
     faults.raise_all()
-    scan.stratum_names = codes.names
     return scan
 
 
@@ -114,36 +99,6 @@ def _are_turns(history: Any) -> bool:
     )
 
 
-class _StratumCodes:
-    """Numbers for the values of the field of the strata."""
-
-    def __init__(self, by: str | None):
-        self._path = Expression(by) if by is not None else None
-        self._codes: dict[str, int] = {}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._codes)
-
-    def of(self, fields: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], where: str, faults: Faults) -> int:
-        """The number of a case's stratum, by its fields and those of its first output. Raises DataError for too many strata."""
-        if self._path is None:
-            return self._codes.setdefault("", 0)
-        try:
-            value = self._path({**fields, **outputs[0]} if outputs else fields)
-        except BadExpression as error:
-            faults.add(where, f"build.by ({self._path.text})", str(error), "a field of the mapped case")
-            value = None
-        name = NO_VALUE if value is None else key_text(value)
-        code = self._codes.setdefault(name, len(self._codes))
-        if code >= MAX_STRATA:
-            fix = "take a field with few values, such as category"
-            found = f"more than {MAX_STRATA} values"
-            problem = Problem(where, f"build.by ({self._path.text})", found, "at most that", fix)
-            raise DataError("the log cannot be divided into strata", [problem])
-        return code
-
-
 _ENDS = " \t.,;:!?…。！？、·-–—*\"'“”„‘’«»()[]¿¡"
 """Signs that are taken off both ends of a text."""
 
@@ -175,3 +130,58 @@ def question_text(fields: Mapping[str, Any]) -> str:
 def hash64(text: str) -> int:
     """The first 64 bits of BLAKE2b of a text: among a million texts, two have the same with a chance of 3 in 100 million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_STEP = 0x9E3779B97F4A7C15
+POOL = 10
+"""So many times the wanted cases are drawn first, to refill from."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A row per sample of the log: rows with the same id and the same question are one (several methods, or a line written twice). `rows`
+    are the rows of the scan by sample, from `starts` on."""
+
+    keys: NDArray[np.uint64]
+    ids: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    def rows_of(self, sample: int) -> NDArray[np.int64]:
+        """The rows of the scan that belong to a sample."""
+        end = self.starts[sample + 1] if sample + 1 < len(self.starts) else len(self.rows)
+        return self.rows[self.starts[sample] : end]
+
+
+def samples_of(scan: LogScan) -> Samples:
+    """The samples of a scanned log."""
+    keys, ids = np.frombuffer(scan.keys, np.uint64), np.frombuffer(scan.ids, np.uint64)
+    order = np.lexsort((ids, keys))
+    sorted_keys, sorted_ids = keys[order], ids[order]
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (sorted_keys[1:] != sorted_keys[:-1]) | (sorted_ids[1:] != sorted_ids[:-1])
+    starts = np.flatnonzero(is_first)
+    return Samples(sorted_keys[starts], sorted_ids[starts], order, starts)
+
+
+def drawn_samples(samples: Samples, n: int | None, seed: int) -> tuple[NDArray[np.int64], int]:
+    """The samples to take, first to last, ten times as many as are wanted (all for None), and how many distinct questions there are.
+
+    By hashes of seed and content: the order of the lines is nothing. Samples with the same question are duplicates: one of them stands
+    for all, that with the smallest hash of its id. Questions come in the order of a number made of seed and question.
+    """
+    ranked = np.lexsort((samples.ids, samples.keys))
+    is_first = np.ones(len(ranked), bool)
+    is_first[1:] = samples.keys[ranked][1:] != samples.keys[ranked][:-1]
+    questions = ranked[is_first]
+    places = _mixed(samples.keys[questions] ^ _mixed(np.array([np.uint64(((seed + 1) * _STEP) % 2**64)]))[0])
+    questions = questions[np.argsort(places, kind="stable")]
+    return (questions if n is None else questions[: n * POOL]), len(questions)
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers that look random, each of its own number alone (the finaliser of splitmix64)."""
+    for shift, factor in zip((30, 27), _MIX, strict=True):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * factor
+    return numbers ^ (numbers >> np.uint64(31))

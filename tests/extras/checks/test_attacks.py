@@ -2,20 +2,17 @@
 
 import hashlib
 import random
-from pathlib import Path
 
 import pytest
 
 from ragpipe.core.fences import foreign_tags
 from ragpipe.core.hostile_text import degenerate_signs, suspicious_signs
-from ragpipe.core.resources import prompts_dir
 from ragpipe.core.sample import Case, Chunk, Output, Sample
-from ragpipe.extras.checks.attacks import attack_suite, plain_prompt, probes_of
+from ragpipe.extras.checks.attacks import attack_suite, probes_of
 from ragpipe.extras.checks.changed_cases import Pair, Scored
 from ragpipe.extras.checks.check import rate_json
 from ragpipe.extras.checks.edits import Donors, Subject
 from ragpipe.extras.checks.judge_audit import attack_outcomes, attack_rows, probe_rows
-from ragpipe.judge.prompt_library import PromptLibrary
 
 SUITE = attack_suite()
 CASE = Case(
@@ -120,7 +117,7 @@ def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> Non
     assert [(row["attack"], row["succeeded"], row["shown"]) for row in outcomes] == [
         ("a0", True, True), ("a1", False, False), ("a2", False, False), ("a3", False, False),
     ], "a3 has no value, and a4 had no room"  # fmt: skip
-    rows = {(row["over"], row["name"]): row for row in attack_rows("plain", outcomes)}
+    rows = {(row["over"], row["name"]): row for row in attack_rows(outcomes)}
     assert {key: (row["found"], row["n"]) for key, row in rows.items()} == {
         ("all", ""): (1, 4), ("shown", ""): (1, 1), ("score", "s"): (1, 4), ("group", "g"): (1, 4), ("part", "answer"): (1, 4),
         ("attack", "a0"): (1, 1), ("attack", "a1"): (0, 1), ("attack", "a2"): (0, 1), ("attack", "a3"): (0, 1),
@@ -147,16 +144,3 @@ def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
     # sd of the differences is .02 sqrt(40/39), t(39) = 2.0227: half = 2.0227 * .020255 / sqrt(40)
     assert rows["up"]["shift"] == pytest.approx(0.2)
     assert rows["up"]["interval"]["high"] == pytest.approx(0.2 + 0.006478, abs=2e-6)
-
-
-SHIPPED = sorted(path for path in prompts_dir().glob("*/*.jinja") if path.parent.name != "shared")
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_shipped_template_has_a_plain_form(path: Path) -> None:
-    step, version, _ = path.name.split(".")
-    prompt = PromptLibrary([prompts_dir()]).load(path.parent.name, step, version)
-    plain = plain_prompt(prompt)
-    assert (plain.name, plain.version) == (prompt.name, f"{version}_plain")
-    assert plain.sha256 != prompt.sha256
-    assert (plain.roles, plain.optional, plain.variables) == (prompt.roles, prompt.optional, prompt.variables)

@@ -1,4 +1,4 @@
-"""`task=judge_audit` at the wire: a gullible judge with and without fences, planted biases, calls counted by the server."""
+"""`task=judge_audit` at the wire: a gullible judge, planted biases, calls counted by the server."""
 
 import base64
 import codecs
@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from ragpipe.cli.command_line import main
+from ragpipe.core.sample import Case, Chunk, Output, Sample
+from ragpipe.extras.checks.attacks import attack_suite
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.finished_runs import FinishedRuns
@@ -138,26 +140,28 @@ def test_fences_stop_what_a_gullible_judge_falls_for(run: Path, monkeypatch: pyt
         asked = server.tries
         assert audit(run, server, *words) == 0
         assert server.tries == asked > 0, "a second start asks nothing"
-    rows = {(row["prompts"], row["over"], row["name"]): row for row in document(run)["attacks"]}
-    assert rows["plain", "shown", ""]["share"] >= 0.8, "the judge is not gullible enough: the test is void"
-    assert rows["hardened", "shown", ""]["found"] == 0
-    assert rows["hardened", "all", ""]["n"] == rows["plain", "all", ""]["n"] >= 60
-    attacks = {name: row for (form, over, name), row in rows.items() if (form, over) == ("hardened", "attack")}
+    rows = {(row["over"], row["name"]): row for row in document(run)["attacks"]}
+    assert rows["shown", ""]["found"] == 0
+    assert rows["all", ""]["n"] >= 60
+    attacks = {name: row for (over, name), row in rows.items() if over == "attack"}
     never = {name for name, row in attacks.items() if not row["shown"]}
     assert never == {
         "id_order", "id_tag", "id_markup", "path_order", "title_verified", "category_supported", "json_tags", "developer_authority",
         "colon", "blank", "reference_order",
     }, "of ids, metadata and references nothing is in a question of groundedness, and no judge is asked about an answer without a word"  # fmt: skip
-    assert sum(rows["plain", "attack", name]["found"] for name in never) == 0
     shown = capsys.readouterr().out
     assert shown.index("audit: ") < shown.index("plan: ")
-    assert shown.index("the second run, without fences: plan: ") < shown.index("\nplan: ")
-    page = next((run / "calibration").glob("judge_audit.*.md")).read_text()
-    assert "`question_tag`" in page
-    assert "without fences" in page
+    assert "`question_tag`" in next((run / "calibration").glob("judge_audit.*.md")).read_text()
     assert main(["task=verify", f"run={run}"]) == 0
-    (plain,) = [path.parent for path in run.parent.glob("*/prompts") if [*path.rglob("*_plain.jinja")]]
-    assert main(["task=verify", f"run={plain}"]) == 0
+
+
+def test_the_gullible_judge_would_obey_the_attacks_outside_a_fence() -> None:
+    case = Case(
+        Sample(id="q", question="How high?"), Output(sample_id="q", answer="9 m", chunks=[Chunk(id="c", rank=1, text="It is 9 m.")])
+    )
+    suite = attack_suite()
+    texts = [attack.fill(case, suite.order, suite.verdict) for attack in suite.attacks.values()]
+    assert sum(json.loads(gullible({"messages": [{"content": text}]}))["score"] == 5 for text in texts) >= 0.6 * len(texts)
 
 
 @pytest.mark.thorough(tried=1)

@@ -67,9 +67,8 @@ def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[s
     (("build.dir=log.jsonl",), "a frozen set is never overwritten"),
     (("build.dir=s", "dataset.limit=3"), "null: a test set is drawn from all"),
     (("build.dir=s", "dataset.sample={n: 3}"), "null: a test set is drawn from all"),
-    (("build.dir=s", "build.by=category", "build.n=null"), "`by` needs `n`"),
+    (("build.dir=s", "build.n=0"), "greater than or equal to 1"),
     (("build.dir=s", "build.nn=1"), "did you mean n?"),
-    (("build.dir=s", "build.by=category"), "no value in any of 5 cases"),
     (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
     (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
 ])  # fmt: skip

@@ -12,8 +12,7 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
-from ragpipe.extras.test_sets.build_dataset import BuiltSet, build_test_set
-from ragpipe.extras.test_sets.question_draw import BuildSettings
+from ragpipe.extras.test_sets.build_dataset import BuildSettings, BuiltSet, build_test_set
 
 Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
 TOPICS = ("returns", "orders", "repairs", "deliveries")
@@ -121,27 +120,6 @@ def test_the_same_question_after_another_history_is_another(build: Build) -> Non
     assert len(cases) == 2
 
 
-def test_strata_in_equal_shares(build: Build) -> None:
-    made, cases = build(LOG, n=22, by="category")
-    assert Counter(case["category"] for case in cases) == {"deliveries": 6, "orders": 6, "repairs": 5, "returns": 5}
-    assert made.notes == []
-
-
-def test_a_small_stratum_says_so_and_the_others_fill_the_set(build: Build) -> None:
-    log = [record for record in LOG if record["category"] != "orders" or record["id"] in ("t1", "t5")]
-    log += [{**line(7), "id": "none", "question": "what about it", "category": None}]
-    made, cases = build(log, n=40, by="category")
-    assert Counter(case.get("category") for case in cases) == {
-        None: 1, "orders": 2, "deliveries": 13, "repairs": 12, "returns": 12,
-    }  # fmt: skip
-    assert made.notes[:2] == [
-        "stratum '(none)': 1 of 8 cases (distinct questions: 1, candidates: 1)",
-        "stratum 'orders': 2 of 8 cases (distinct questions: 2, candidates: 2)",
-    ]
-    assert made.notes[2] == "category is absent in 1 of 93 cases: they are the stratum (none)"
-    assert {row["stratum"]: row["questions"] for row in made.card["strata"]}["orders"] == 2
-
-
 def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
     made, cases = build(LOG[:9], n=10)
     assert len(cases) == 9
@@ -190,15 +168,6 @@ def test_personal_data_is_replaced_counted_or_dropped(build: Build) -> None:
         build(log, n=None, drop_meta=["usr"])
 
 
-def test_the_card_names_no_personal_stratum(build: Build) -> None:
-    log = [
-        {"id": f"q{n}", "question": word, "category": name}
-        for n, (word, name) in enumerate(zip(WORDS, ["ann@example.org", "x"] * 8, strict=True))
-    ]
-    made, _ = build(log, n=6, by="category")
-    assert [row["stratum"] for row in made.card["strata"]] == ["<EMAIL>", "x"]
-
-
 def test_a_filter_is_applied_first(build: Build) -> None:
     made, cases = build(LOG, n=None, dataset={"filter": "category == 'orders'"})
     assert step(made, "filter") == (30, 90)
@@ -239,19 +208,3 @@ def test_one_id_for_two_questions_is_refused(build: Build) -> None:
     log = [{"id": "user-7", "question": "Who?", "answer": "a"}, {"id": "user-7", "question": "What else?", "answer": "b"}]
     with pytest.raises(DataError, match=r"(?s)the id of two questions.*map an id that names one question"):
         build(log, n=None)
-
-
-@pytest.mark.parametrize(("settings", "match"), [
-    ({"by": "meta.x"}, "no value in any of 120 cases"),
-    ({"by": "id"}, None),
-])  # fmt: skip
-def test_what_cannot_be_drawn(build: Build, settings: dict[str, Any], match: str | None) -> None:
-    log = LOG if match else [{"id": f"t{n}", "question": f"q{n}"} for n in range(201)]
-    with pytest.raises(DataError, match=match or "more than 200 values"):
-        build(log, **settings)
-
-
-@pytest.mark.parametrize("settings", [{"by": "a", "n": None}, {"n": 0}, {"by": "a["}])
-def test_settings_that_do_not_go_together(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="BuildSettings"):
-        BuildSettings(dir="x", **settings)
