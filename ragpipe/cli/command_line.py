@@ -224,7 +224,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Callable[[], None]) -> TaskResult:
     """`ragpipe FILE`: options for the file in a folder of their own, then a run of them with the other arguments."""
-    from ragpipe.cli.first_run import begin, say_go_on, say_left_out
+    from ragpipe.cli.first_run import begin, brings_metrics, say_go_on, say_left_out
 
     if len(files) > 1 or args.config_dir:
         found = "--config-dir and a file" if args.config_dir else f"{len(files)} files: {', '.join(files)}"
@@ -247,7 +247,8 @@ def _start_file(files: Sequence[str], args: argparse.Namespace, before_task: Cal
         return _start(args, before_task)
     outcome = _start(args, before_task)
     if outcome.folder is not None and outcome.code in (0, 3, 4):
-        say_left_out(folder, terminal)
+        if not brings_metrics(arguments):
+            say_left_out(folder, terminal)
         say_go_on(folder, arguments, terminal)
     return outcome
 

@@ -21,6 +21,7 @@ from ragpipe.cli.option_files import (
     write_again,
 )
 from ragpipe.cli.profile_report import print_first_case
+from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.core.text import on_one_line
 from ragpipe.report.console import Console
@@ -183,15 +184,22 @@ def say_left_out(folder: StartFolder, console: Console) -> None:
 
 
 def say_go_on(folder: StartFolder, arguments: Sequence[str], console: Console) -> None:
-    """Print the two commands to go on with. They repeat arguments about the system and the data, not those about judge and metrics."""
+    """Print the two commands to go on with. They repeat arguments about the system, the data and a mode, not those about judge and metrics."""
     kept = [argument for argument in arguments if not argument.startswith(("judge", "metrics=", "dataset="))]
     command = " ".join([composed_command(folder), *map(shlex.quote, kept)])
     console.say("to go on:")
     wanted = [name for name in _MODEL_METRICS if folder.left_out.get(name) == NEEDS_MODEL]
-    metrics = ",".join(["faithfulness", *wanted])
+    metrics = "" if brings_metrics(kept) else f" 'metrics=[{','.join(['faithfulness', *wanted])}]'"
     console.say("  export OPENAI_API_KEY=...   # the key of a language model as judge; its name is judge.api_key_env")
-    console.say(f"  {command} judge=llm judge.model=openai/gpt-4o-mini-2024-07-18 'metrics=[{metrics}]'")
+    console.say(f"  {command} judge=llm judge.model=openai/gpt-4o-mini-2024-07-18{metrics}")
     console.say(f"  {command} task=plan   # what the data hold, what each metric needs, what a run costs")
+
+
+def brings_metrics(arguments: Sequence[str]) -> bool:
+    """Whether a mode among the arguments chooses the metrics, in place of those that were chosen for the file."""
+    modes = registry.option_files("mode")
+    named = [modes.get(argument.removeprefix("+mode=")) for argument in arguments if argument.startswith("+mode=")]
+    return any("override /metrics" in path.read_text(encoding="utf-8") for path in named if path is not None)
 
 
 def composed_command(folder: StartFolder) -> str:

@@ -18,6 +18,7 @@ from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
     missing_embedder_line,
     over_budget,
+    per_case_line,
     plan_line,
     reference_lines,
     report_gaps,
@@ -86,9 +87,12 @@ def print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
         console.say(line)
 
 
-def print_answer(run_plan: Plan, config: RunConfig, console: Console) -> None:
-    """Print what the run would ask and cost, and what the transports say of it where a provider is asked."""
+def print_answer(run_plan: Plan, full: Plan, config: RunConfig, console: Console) -> None:
+    """Print what the run would ask and cost, a case of it beside a `full` evaluation, and what the transports say of it where a
+    provider is asked."""
     console.say(plan_line(run_plan, config))
+    if line := per_case_line(run_plan, full, config):
+        console.say(line)
     if (why := stays_here(config)) is not None:
         console.say(here_line(config, why))
     if config.transport.asks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.sample import ReferenceRule
 from ragpipe.core.text import on_one_line
@@ -120,6 +122,25 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "
         f"{plan.tokens_out:,} completion tokens ({replies}), {money}{details}"
     )
+
+
+def per_case_line(plan: Plan, full: Plan, config: RunConfig) -> str:
+    """What a case costs in one iteration, stored replies or not, beside a full evaluation (`full`); empty where nothing is asked."""
+    noun = "check" if config.judge.in_process() is not None else "call"
+    asked, of_all = _per_case(plan, noun), _per_case(full, noun)
+    return f"a case takes {asked}; by +mode=full_evaluation {of_all}" if plan.calls and full.calls else ""
+
+
+def _per_case(plan: Plan, noun: str) -> str:
+    cases = plan.cases * plan.iterations
+    tokens_in, tokens_out = sum(step.tokens_in for step in plan.steps), sum(step.tokens_out for step in plan.steps)
+    return f"{plan.calls / cases:.1f} {noun}s, {tokens_in / cases:,.0f} prompt and {tokens_out / cases:,.0f} completion tokens"
+
+
+def wanted_line(labels: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """How many questions of each wanted category there are; empty where none is wanted or no question has a category."""
+    counts = ", ".join(f"{category} {labels.get(category, 0):,} of {count:,}" for category, count in wanted.items())
+    return f"questions wanted by category (scoring.wanted_cases): {counts}" if labels and wanted else ""
 
 
 def over_budget(plan: Plan, config: RunConfig) -> str | None:

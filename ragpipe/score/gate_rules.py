@@ -189,7 +189,8 @@ def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
         return _nothing(summary, f"no metric of this run gives the scores that decide {mode}")
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
     worst = {key: max((score.get(key, 0) for score in scores), default=0) for key in ("n_error", "n_missing")}
-    worst["n_error"] = max(worst["n_error"], n - mode_counts["n_judged"])
+    if mode_counts["n_judged"] or gate["without_cases"] == "fail":
+        worst["n_error"] = max(worst["n_error"], n - mode_counts["n_judged"])
     counts = {**dict.fromkeys(_COUNTS, 0), "n_cases": n, "n_ok": mode_counts["n_judged"], **worst}
     if not mode_counts["n_judged"]:
         return {"value": None, "interval": None, **counts, "absent": "its rule could be decided for no case"}

@@ -143,7 +143,7 @@ class ScoringSettings(Settings):
     `meta.<key>`, or several joined by `*`. A score with a coverage below `coverage_floor` gets a warning,
     and a gate on it fails. `inconclusive` says what an inconclusive critical gate does; with `accept_uncalibrated` a judge
     that was not calibrated against human labels may pass a critical gate; `calibration` names what it agrees with. `level` is the confidence level of every interval.
-    `low_scores` is about `low_scores.json`.
+    `low_scores` is about `low_scores.json`; `wanted_cases` says how many questions of a category a data set should have.
 
     With `fill_defaults` the sections and entries that are not named are taken from the shipped scoring. It is always False
     once read.
@@ -215,6 +215,10 @@ class ScoringSettings(Settings):
         default_factory=dict, description="What is wrong with a case and what to try, by name. null takes one away."
     )
     low_scores: LowScoreSettings = Field(default_factory=LowScoreSettings, description="What `low_scores.json` lists.")
+    wanted_cases: Annotated[dict[str, Annotated[int, Field(ge=0)]], NotInIdentity] = Field(
+        default_factory=dict,
+        description="Questions that a data set should have of each category; `task=plan` says what is missing. Default: none.",
+    )
 
     def identity(self) -> dict[str, Any]:
         """As for every section, without a calibration where there is none."""

@@ -24,6 +24,7 @@ from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.identity import identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
 from ragpipe.runs.plan import Plan
+from ragpipe.runs.plan_notices import wanted_line
 from ragpipe.runs.scoring_files import resolved_for_dataset
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import INVALID_CONFIGURATION, validate_config
@@ -99,9 +100,12 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         planned = plan_of_data(config, profile.watch(source.records()), scoring_files)
         if planned.warning:
             console.warn(planned.warning)
-        print_answer(planned.plan, config, console)
+        print_answer(planned.plan, planned.full, config, console)
     pointers = planned.pointers if planned else Pointers()
     print_profile(dataset, profile, pointers, open_index(config), console, is_mapped=bool(config.dataset.fields))
+    categories = profile.sample_fields().get("category")
+    if line := wanted_line(categories.labels if categories else {}, config.scoring.wanted_cases):
+        console.say(line)
     if planned is None:
         print_live(profile, config, console)
     else:

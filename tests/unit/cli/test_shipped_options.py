@@ -161,6 +161,46 @@ def test_financial_and_legal_answers_name_the_source_of_a_quote() -> None:
     assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]
 
 
+# rag-evaluation-framework.md: 4.2 stages and weights, 3.4 tiers, 4.3 thresholds, 9.1 success criteria, 4.2 categories
+STAGES = {
+    "retrieval": 0.10, "context_relevance": 0.10, "faithfulness": 0.20, "answer_relevance": 0.15,
+    "citation": 0.15, "source_policy": 0.10, "policy_compliance": 0.10, "rejection_calibration": 0.10,
+}  # fmt: skip
+TIERS = {
+    "policy_compliance": ("critical", 0.95), "groundedness": ("critical", 0.85), "source_policy": ("critical", 1),
+    "context_relevance": ("quality", 0.80), "answer_relevance": ("quality", 0.80), "faithfulness": ("quality", 0.85),
+    "rejection_calibration": ("quality", 0.80), "retrieval": ("diagnostic", 0.6),
+}  # fmt: skip
+PASSES_FROM = {
+    "retrieval_score": 0.6, "context_relevance": 0.7, "faithfulness": 0.85, "answer_relevance": {"direct": 0.7, "questions": None},
+    "citation": 0.7, "source_policy": 1, "policy_compliance": 1, "rejection_calibration": 1,
+}  # fmt: skip
+CRITERIA = {
+    "false_rejection_partial": ("false_rejection", 0.2, {"category": "should_answer_partial"}),
+    "training_cutoff_excuse": ("training_cutoff_excuse", 0, {}),
+}
+WANTED = {
+    "should_answer_complete": 100, "should_answer_partial": 50, "should_reject_policy": 100, "should_reject_no_context": 30, "edge_cases": 20,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_pack_of_the_framework_is_what_its_document_says() -> None:
+    config = compose(["dataset=demo", "+mode=pack_rag"])
+    scoring, gates = config.scoring, config.scoring.active_gates()
+    assert list(config.metrics) == [*STAGES, "groundedness"]
+    assert {name.replace("retrieval_score", "retrieval"): weight for name, weight in scoring.weights.items()} == STAGES
+    assert {name: (gates[name].tier, gates[name].min) for name in TIERS} == TIERS
+    assert {name: scoring.thresholds[name] for name in PASSES_FROM} == PASSES_FROM
+    assert {name: (gates[name].failure_mode, gates[name].max_rate, gates[name].where) for name in CRITERIA} == CRITERIA
+    policy = gates["reject_policy_compliance"]
+    assert (policy.score, policy.min, policy.where) == ("policy_compliance", 0.95, {"category": "should_reject_policy"})
+    assert scoring.wanted_cases == WANTED
+    assert {"false_rejection", "training_cutoff_excuse", "unsupported_claim", "policy_violation", "irrelevant_answer"} <= set(
+        scoring.failure_modes
+    )
+
+
 IN_A_LOG = {"answer", "contexts", "citations", "contexts[].policy"}
 """What the system itself records; everything else would have to be labelled."""
 
