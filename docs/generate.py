@@ -284,7 +284,10 @@ The codes: the states above; `values_lost`, `judge_moved`, `states_nothing`, `co
 
 `overall` and every group have `n_cases`, `n_samples`, `scores`, `operations` ([latency](systems.md#latency-errors-and-tokens)), the counts of failure
 modes and of diagnoses (`n`; `n_judged`: for how many cases the rule could be decided; `n_items`: things counted in all cases). To get shares, divide `n` by
-`n_cases`, `n_with_failure_mode` or `n_failure_modes`. Each score has:
+`n_cases`, `n_with_failure_mode` or `n_failure_modes`. `chunk_support` has, for each score whose quotes were looked up (`faithfulness`, `context_recall`),
+its `claims` by how they are carried: `one` chunk holds all of a claim's quotes, several do (`redundant`), only several together do (`spread`), no chunk holds one
+(`not_found`), the claim is `unsupported`; the `chunks`, those `used` by a supported claim, the pairs of a claim and a chunk with a quote of it (`carried`), `unused_share`
+(0 to 1), `claims_per_used_chunk` (`carried` / `used`), and `by_doc_type` for chunks with a type. Each score has:
 
 | key | meaning |
 |---|---|

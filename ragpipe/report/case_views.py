@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.core.sample import OUTPUT_KEY, distinct_references
-from ragpipe.core.text import MatchableText, Span, quote_pieces
+from ragpipe.core.text import MatchableText, Span, on_one_line, quote_pieces
+from ragpipe.score.chunk_support import CARRIED, ChunkSupport, chunk_support
 from ragpipe.store.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run_tables import columns_at, count_rows, run_file_error, schema_of
 from ragpipe.store.table_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
@@ -157,6 +158,36 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
             return
 
 
+def support_lines(support: ChunkSupport, ranks: Sequence[Any]) -> Iterator[str]:
+    """`YES from context 1 on: 2 of 4 claims with context 1, 4 with 3`, as a chain of questions over the contexts would go, and which
+    contexts carry nothing. `ranks` are those of the contexts."""
+    total = len(support.claims)
+    steps = [f"{n} with {ranks[place]}" for place, n in support.chain[1:]]
+    for place, n in support.chain[:1]:
+        yield ", ".join([f"YES from context {ranks[place]} on: {n} of {total} claims with context {ranks[place]}", *steps])
+    if not steps and not support.chain:
+        yield f"NO to the end: no context carries one of {total} claims"
+    if unused := [str(rank) for place, rank in enumerate(ranks) if place not in support.used]:
+        yield f"carry nothing: {len(unused)} of {len(ranks)} contexts ({', '.join(unused)})"
+
+
+def _support_blocks(details: Mapping[str, Any], chunks: Sequence[Any]) -> list[DetailBlock]:
+    """Claims down and contexts that carry one across; below it `support_lines`. Empty for a score without claims and quotes."""
+    listed = [chunk if isinstance(chunk, dict) else {} for chunk in chunks]
+    support = chunk_support(details, [(chunk.get("id"), chunk.get("rank")) for chunk in listed])
+    if support is None or not support.n_chunks:
+        return []
+    ranks = [chunk.get("rank") for chunk in listed]
+    used, claims = support.used, support.claims[:_ITEMS_SHOWN]
+    rows = tuple(
+        (on_one_line(claim.claim), CARRIED[claim.how], *("●" if place in claim.chunks else "" for place in used))
+        for claim in claims
+    )
+    heads = ("claim", "carried by", *(f"context {ranks[place]}" for place in used))
+    table = DetailBlock("which context carries which claim", heads, rows, more=len(support.claims) - len(claims))
+    return [table, DetailBlock("", items=tuple(support_lines(support, ranks)))]
+
+
 def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
     heads = tuple(dict.fromkeys(key for item in items for key in item))
     rows = tuple(
@@ -229,6 +260,7 @@ class ScoreView:
     name: str
     reason: str
     contradicted: list[ContradictedClaim] = field(default_factory=list)
+    support: list[DetailBlock] = field(default_factory=list)
     blocks: list[DetailBlock] = field(default_factory=list)
 
 
@@ -343,7 +375,7 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
             if isinstance(turn, dict)
         ],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
-        scores=_score_views(record, details, names),
+        scores=_score_views(record, details, names, chunks),
         calls=_calls(rows.calls[:ITEMS_MAX]),
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
@@ -360,7 +392,9 @@ def _left_out(**counts: int) -> Iterator[str]:
     return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
-def _score_views(record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[ScoreView]:
+def _score_views(
+    record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str], chunks: Sequence[Any]
+) -> list[ScoreView]:
     """The scores that have a reason or details: failed ones first, then those that could not be judged."""
 
     def urgency(name: str) -> int:
@@ -368,14 +402,14 @@ def _score_views(record: Mapping[str, Any], details: Mapping[str, Mapping[str, A
 
     told = (name for name in names if details.get(name) or record.get(f"{name}.reason"))
     return [
-        _score_view(name, record.get(f"{name}.reason") or "", details.get(name, {}))
+        _score_view(name, record.get(f"{name}.reason") or "", details.get(name, {}), chunks)
         for name in sorted((name for name in told if f"{name}.status" in record), key=urgency)
     ]
 
 
-def _score_view(name: str, reason: str, details: Mapping[str, Any]) -> ScoreView:
+def _score_view(name: str, reason: str, details: Mapping[str, Any], chunks: Sequence[Any]) -> ScoreView:
     contradicted = list(islice(contradicted_claims(details), ITEMS_MAX)) if may_have_findings(details) else []
-    return ScoreView(name, shorten_for_page(reason), contradicted, detail_blocks(details))
+    return ScoreView(name, shorten_for_page(reason), contradicted, _support_blocks(details, chunks), detail_blocks(details))
 
 
 _RECORD = (

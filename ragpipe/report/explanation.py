@@ -12,9 +12,10 @@ import pyarrow as pa
 from ragpipe.core.sample import Case, QuotableChunks
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import MatchableText, on_one_line, printable, quote_pieces
-from ragpipe.report.case_views import Passage, passage_mark, passages_of, place_words, reply_text
+from ragpipe.report.case_views import Passage, passage_mark, passages_of, place_words, reply_text, support_lines
 from ragpipe.report.styled_text import plural
 from ragpipe.score.accumulators import gated
+from ragpipe.score.chunk_support import CARRIED, chunk_support
 from ragpipe.score.dimensions import CASE, Fields
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.settings import ScoringSettings
@@ -82,6 +83,7 @@ def _score(chain: CaseExplanation, row: Mapping[str, Any]) -> Iterator[str]:
         yield from _judged(chain, name, row["value"], spec)
     details = json.loads(row["details"] or "{}")
     yield from _findings(details, chain.case)
+    yield from _support(details, chain.case)
     for key, value in details.items():
         if (not isinstance(value, list) or key == "flags") and value not in ([], {}, None, ""):
             yield f"  {key}: {on_one_line(json.dumps(value, ensure_ascii=False), 500)}"
@@ -131,6 +133,19 @@ def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
                 yield f'      {_ROLES[passage_mark(item)]}: "{on_one_line(passage.quote, 400)}"'
                 yield f"      found in: {passage.place}"
             yield from (f"    {line}" for line in _findings(nested, case))
+
+
+def _support(details: Mapping[str, Any], case: Case) -> Iterator[str]:
+    """Claims down, a column for each context that carries one, and the chain over the contexts."""
+    support = chunk_support(details, [(chunk.id, chunk.rank) for chunk in case.contexts])
+    if support is not None and support.n_chunks:
+        ranks = [chunk.rank for chunk in case.contexts]
+        columns = ", ".join(str(ranks[place]) for place in support.used)
+        yield f"  which context carries which claim{f' (columns: contexts {columns})' if columns else ''}:"
+        for claim in support.claims:
+            cells = "".join("x " if place in claim.chunks else ". " for place in support.used)
+            yield f"  {cells}{CARRIED[claim.how]}: {on_one_line(claim.claim)}"
+        yield from (f"  {line}" for line in support_lines(support, ranks))
 
 
 def _plain(value: Any) -> str:

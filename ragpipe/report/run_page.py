@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import printable
 from ragpipe.report.case_rows import FAILED, PASSED, CaseRows, read_case_rows
-from ragpipe.report.case_views import MARKS, CaseView, ScoreView, TextPart, case_views, shorten_for_page
+from ragpipe.report.case_views import MARKS, CaseView, DetailBlock, ScoreView, TextPart, case_views, shorten_for_page
 from ragpipe.report.model import (
     CaseName,
     Chart,
@@ -376,13 +376,15 @@ def _units(text: str) -> int:
 
 
 def _score(score: ScoreView) -> dict[str, Any]:
-    """Reason, contradicted claims and details of a score; its value and verdict are in the columns."""
+    """Reason, contradicted claims, claims by context and details of a score; its value and verdict are in the columns."""
     claims = [[claim.claim, [[item.quote, item.place] for item in claim.passages]] for claim in score.contradicted]
-    blocks = [
-        {"n": block.name, "h": block.heads, "r": block.rows, "i": block.items, "more": block.more} for block in score.blocks
-    ]
-    value = {"r": score.reason, "c": claims, "b": [{k: v for k, v in block.items() if v} for block in blocks]}
+    value = {"r": score.reason, "c": claims, "u": _blocks(score.support), "b": _blocks(score.blocks)}
     return {name: part for name, part in value.items() if part}
+
+
+def _blocks(blocks: Sequence[DetailBlock]) -> list[dict[str, Any]]:
+    values = ({"n": block.name, "h": block.heads, "r": block.rows, "i": block.items, "more": block.more} for block in blocks)
+    return [{name: part for name, part in value.items() if part} for value in values]
 
 
 def _call(call: Mapping[str, Any], prompts: TextPool) -> dict[str, Any]:

@@ -133,6 +133,7 @@ def _write_records(
             low_scores.add(scored.facts)
             pointers.add(block.outputs, block.samples, block.chunks, scored.contexts)
             accumulators.findings.add(scored.facts, scored.findings)
+            accumulators.support.add(block, scored.facts)
             groups.add(scored.records)
         groups.write()
 

@@ -18,6 +18,7 @@ from ragpipe.core.sample import PARTS, Case, OutputPart
 from ragpipe.core.score import NO_FACTUAL_CLAIMS, ScoreSpec
 from ragpipe.core.usage import Price
 from ragpipe.score.case_blocks import CaseBlock, GrowingArray
+from ragpipe.score.chunk_support import SupportCounts
 from ragpipe.score.diagnosis import DiagnosisAccumulator
 from ragpipe.score.dimensions import Coded, Fields
 from ragpipe.score.normalisation import (
@@ -126,6 +127,7 @@ class Accumulators:
         self.overall = ScoreLedger()
         self.fields = {field: Codes(_LABELS) for field in fields}
         self.findings = DiagnosisAccumulator({}, {})
+        self.support = SupportCounts()
         self.n = 0
         self.n_failed = 0  # judgements: a metric that fails on a case is one, however many scores it gives
         self.usage, self.timings = CaseNumbers(), CaseNumbers()

@@ -164,6 +164,7 @@ def summary(ledger: Accumulators, places: Places, specs: Sequence[ScoreSpec], se
         "scores": scores,
         "operations": operations(ledger, places),
         **ledger.findings.summary(places),
+        **ledger.support.summary(places),
     }
 
 

@@ -23,6 +23,7 @@ from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.score.accumulators import crossed
 from ragpipe.score.aggregate import LOST, asked, by_label, coverage, shared_score
+from ragpipe.score.chunk_support import with_shares
 from ragpipe.score.cost import judge_rates
 from ragpipe.score.diagnosis import EXAMPLES
 from ragpipe.score.dimensions import LISTS, META, Fields
@@ -397,7 +398,9 @@ def group_findings(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     The outputs are the same in every iteration, and with them how the system ran.
     """
     counted = {key: added([group[key] for group in per_iteration if key in group]) for key in _COUNTED}
-    return {"operations": per_iteration[0]["operations"], **counted}
+    support = [group["chunk_support"] for group in per_iteration if "chunk_support" in group]
+    of_chunks = {"chunk_support": with_shares(added(support))} if support else {}
+    return {"operations": per_iteration[0]["operations"], **counted, **of_chunks}
 
 
 def findings_document(per_iteration: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

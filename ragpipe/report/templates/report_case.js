@@ -31,7 +31,7 @@ class QuestionView {
       columns((side) => this.answer(all[0], side, state.diff === "on" && all.length > 1)),
       this.legend(all),
       make("h3", { text: "Scores" }), this.iterationNote(shown), this.scores(shown, opened),
-      make("h3", { text: "Contexts" }), columns((side) => this.contexts(side, all, texts)),
+      make("h3", { text: "Contexts" }), columns((side) => [this.contexts(side, all, texts), this.support(side, shown.length === 1)].flat()),
       this.judge(shown, page),
       item.n && make("p", { class: "note", text: `${item.n.join(", ")}: in the tables.` }),
     ].filter(Boolean);
@@ -143,6 +143,12 @@ class QuestionView {
     const varied = side.item.it?.[name];
     return make("td", {}, `${figure(this.figures.value(side.row, name))} `, verdictBadge(this.figures.verdict(side.row, name)),
       varied && make("span", { class: "small", text: varied.map((value) => figure(value ?? NaN)).join(" | ") }));
+  }
+
+  /** Which context carries which claim, for each score that looked up quotes. */
+  support(side, isOpen) {
+    const scores = Object.entries(side.item.s ?? {}).filter(([, notes]) => notes.u);
+    return scores.map(([name, notes]) => fold(`Claims by context (${name})`, notes.u.flatMap(detailBlock).filter(Boolean), { open: isOpen }));
   }
 
   /** A score of the methods; a second row has reasons and details, open where this case misses the threshold or a claim is contradicted and `mayOpen()`. */

@@ -94,6 +94,21 @@ def test_each_quote_says_what_it_does_and_where_it_stands(finding: dict[str, Any
     assert lines == expected
 
 
+def test_contexts_stand_beside_the_claims_that_they_carry() -> None:
+    claims = [
+        {"claim": "It opened in 1901.", "supported": True, "evidence": [OPENED]},
+        {"claim": "It is by the sea.", "supported": False, "evidence": []},
+    ]
+    expected = [
+        "  which context carries which claim (columns: contexts 1):",
+        "  x one context: It opened in 1901.",
+        "  . not supported: It is by the sea.",
+        "  YES from context 1 on: 1 of 2 claims with context 1",
+        "  carry nothing: 1 of 2 contexts (2)",
+    ]
+    assert "\n".join(expected) in explained({"claims": claims})
+
+
 def test_claims_by_several_references_show_their_passages_too() -> None:
     claim = {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]}
     text = explained({"references": [{"reference": 2, "claims": [claim]}]})
