@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,14 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparison.headline import comparison_verdict, headline_scores, shares_of_parts
-from ragpipe.comparison.run_differences import (
-    MUST_MATCH,
-    Alarm,
-    ChangedKey,
-    drift_differences,
-    refused_parts,
-    setting_differences,
-)
+from ragpipe.comparison.run_differences import MUST_MATCH, ChangedKey, drift_differences, refused_parts, setting_differences
 from ragpipe.comparison.score_differences import (
     OPERATIONS,
     PairedScore,
@@ -388,33 +381,3 @@ def method_differences(folder: RunFolder, records: Sequence[Path], metrics: Mapp
             documents[method] = _score_documents(base, side, own, _beside(own, measured))
             slices[method] = slice_differences(base, side, own.pairs, own.scores[:1], settings)
     return {"base": methods[0], "candidates": documents, "slices": slices}
-
-
-Shifts = Mapping[tuple[str | None, str], Mapping[str, Any]]
-"""`judge_bridge` by method (None: all cases) and score."""
-
-
-def judging_differences(
-    base: Mapping[str, Any], candidate: Mapping[str, Any], alarms: Iterable[Alarm] = ()
-) -> list[ChangedKey]:
-    """What two runs differ in that `task=compare` refuses, apart from their data, by their manifests: judge, embedder, prompts,
-    reading of replies, parameters of metrics. `alarms` as in `drift_differences`."""
-    differences = [*setting_differences(base, candidate), *drift_differences(base, candidate, alarms)]
-    return [difference for difference in differences if difference.part in MUST_MATCH]
-
-
-def judging_shifts(base: Side, candidate: Side, level: float) -> Shifts:
-    """For each shared score, over all cases and by method, `judge_bridge` over the cases with the same answer on both sides; nothing
-    where there is no such case. Both sides are whole runs, `level` is that of the intervals."""
-    pairs = paired_cases(base.cases, candidate.cases)
-    same = same_answers(base, candidate, pairs)
-    names = pairs.cases["method"]
-    masks = {None: np.ones(len(pairs), dtype=np.bool_)} | {
-        name: np.asarray(pc.equal(names, name).to_numpy(), dtype=np.bool_) for name in pc.unique(names).to_pylist()
-    }
-    bridges = {
-        (method, score.name): judge_bridge(score, same & mask, level)
-        for score in paired_scores(base, candidate, pairs)
-        for method, mask in masks.items()
-    }
-    return {key: bridge for key, bridge in bridges.items() if bridge is not None}

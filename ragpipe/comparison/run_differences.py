@@ -180,6 +180,15 @@ def drift_differences(base: Mapping[str, Any], candidate: Mapping[str, Any], ala
     return []
 
 
+def judging_differences(
+    base: Mapping[str, Any], candidate: Mapping[str, Any], alarms: Iterable[Alarm] = ()
+) -> list[ChangedKey]:
+    """What two runs differ in that `task=compare` refuses, apart from their data, by their manifests: judge, embedder, prompts,
+    reading of replies, parameters of metrics. `alarms` as in `drift_differences`."""
+    differences = [*setting_differences(base, candidate), *drift_differences(base, candidate, alarms)]
+    return [difference for difference in differences if difference.part in MUST_MATCH]
+
+
 def reply_times(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """When the replies of a run came, from the first to the last (ISO 8601, UTC). Without a note there was no drift file when it was
     judged: then its replies are as old as the run, or older."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.comparison.comparison import Shifts, judging_differences, judging_shifts
-from ragpipe.comparison.run_differences import known_alarms
-from ragpipe.comparison.side import opened_side
+from ragpipe.comparison.run_differences import judging_differences, known_alarms
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.version import FORMAT
@@ -84,7 +81,7 @@ def compare_jobs(jobs: Sequence[Job], arguments: Sequence[str], console: Console
     home = next((job.folder.parent for job in results if job.folder), None)
     if home is None:
         return None
-    folders = _folders_with_records(results)
+    folders = {job.number: (job.folder, job.metrics) for job in results if job.folder and job.metrics and _has_records(job)}
     judgings = other_judgings(folders)
     rows = comparison_rows(results, shared_questions(folders), judgings)
     folder = home / SWEEPS / sha256({"arguments": list(arguments), "name": home.name, "format": FORMAT})[:12]
@@ -106,15 +103,9 @@ def compare_jobs(jobs: Sequence[Job], arguments: Sequence[str], console: Console
     return folder
 
 
-def _folders_with_records(jobs: Sequence[Job]) -> dict[int, tuple[Path, Mapping[str, Any]]]:
-    """Folder and metrics of the jobs whose `records.parquet` exist, by job number."""
-    complete = {}
-    for job in jobs:
-        if job.folder and job.metrics:
-            run = RunFolder(job.folder)
-            if all(run.iteration(number).records.is_file() for number in job.metrics["iterations"]):
-                complete[job.number] = (job.folder, job.metrics)
-    return complete
+def _has_records(job: Job) -> bool:
+    numbers = job.metrics["iterations"] if job.metrics else ()
+    return job.folder is not None and all(RunFolder(job.folder).iteration(number).records.is_file() for number in numbers)
 
 
 def _with_results(job: Job) -> Job:
@@ -145,41 +136,18 @@ def _document(jobs: Sequence[Job], arguments: Sequence[str], home: Path, folder:
 
 
 def other_judgings(runs: Mapping[int, tuple[Path, Mapping[str, Any]]]) -> dict[int, OtherJudging]:
-    """For each job that was judged otherwise than the first one what differs; of the first job of each such way also how far it lies
-    from the first way on the same answers.
+    """For each job that was judged otherwise than the first one what differs.
 
     `runs` are the folder and the `final/metrics.json` of each job with results. Raises DataError for what cannot be read.
     """
     manifests = {number: checked_manifest(RunFolder(folder)) for number, (folder, _) in runs.items()}
     alarms = [alarm for number, (folder, _) in runs.items() for alarm in known_alarms(RunFolder(folder), manifests[number])]
-    ways: dict[int, list[int]] = {}  # the jobs that were judged like the first of them
-    for number, manifest in manifests.items():
-        alike = (first for first in ways if not judging_differences(manifests[first], manifest, alarms))
-        ways.setdefault(next(alike, number), []).append(number)
+    ways: list[int] = []  # the first job of each way of judging
     judgings = {}
-    for first, numbers in list(ways.items())[1:]:
-        base = _with_the_answers(manifests, next(iter(ways.values())), first)
-        differences = judging_differences(manifests[base], manifests[first], alarms)
-        shifts = _shifts(runs, manifests, base, first)
-        for number in numbers:
-            judgings[number] = OtherJudging(first, base, differences, shifts if number == first else {})
+    for number, manifest in manifests.items():
+        first = next((first for first in ways if not judging_differences(manifests[first], manifest, alarms)), number)
+        if first == number:
+            ways.append(number)
+        if first != ways[0]:
+            judgings[number] = OtherJudging(first, ways[0], judging_differences(manifests[ways[0]], manifests[first], alarms))
     return judgings
-
-
-def _with_the_answers(manifests: Mapping[int, Mapping[str, Any]], numbers: Sequence[int], job: int) -> int:
-    """The first of some jobs with the frozen outputs of `job`; else with its system; else the first."""
-
-    def rank(number: int) -> tuple[bool, bool]:
-        frozen = (manifests[one]["data"].get("frozen", {}).get("outputs.parquet") for one in (number, job))
-        systems = (manifests[one]["identity"].get("system") for one in (number, job))
-        return len({*frozen}) > 1, next(systems) != next(systems)
-
-    return min(numbers, key=rank)
-
-
-def _shifts(
-    runs: Mapping[int, tuple[Path, Mapping[str, Any]]], manifests: Mapping[int, Mapping[str, Any]], base: int, job: int
-) -> Shifts:
-    with ExitStack() as stack:
-        sides = [stack.enter_context(opened_side(RunFolder(runs[number][0]), manifests[number])) for number in (base, job)]
-        return judging_shifts(sides[0], sides[1], float(sides[0].metrics["scoring"]["level"]))

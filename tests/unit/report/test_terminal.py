@@ -14,7 +14,7 @@ import pytest
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.console import Console
 from ragpipe.report.cost_section import cost_lines
-from ragpipe.report.job_comparison import Job
+from ragpipe.report.job_comparison import COMPARISON_SCHEMA, Job
 from ragpipe.report.model import plain_text
 from ragpipe.report.report_data import ReportData
 from ragpipe.report.settings import ReportSettings
@@ -305,7 +305,7 @@ def job(number: int, *words: str) -> Job:
 
 
 def row(number: int, name: str) -> dict[str, Any]:
-    empty = dict.fromkeys(("interval_low", "interval_high", "to_best", "to_best_low", "to_best_high", "standing"))
+    empty = dict.fromkeys(COMPARISON_SCHEMA.names)
     return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "n_ok": 8, "ranked_with": 0}
 
 
