@@ -171,6 +171,7 @@ with serving() as server:
 """
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", ["0", "0.05", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6"])
 def test_an_interrupt_before_the_first_question_inside_asyncio_run_asks_nothing(here, monkeypatch, seconds: str) -> None:

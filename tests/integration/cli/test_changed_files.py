@@ -115,6 +115,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("name", "content"), SHAPES)
 def test_a_document_of_another_shape_is_a_sentence(run: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In a folder without a seal, as a stranger may send one."""

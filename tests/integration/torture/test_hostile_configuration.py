@@ -216,6 +216,7 @@ def test_an_option_named_hydra_is_not_seen(here: Path, capfd: pytest.CaptureFixt
     refuse(here, ("-m", *RUN, "dataset=mine,hydra", "task=plan"), ("'hydra'", "mine"), capfd)
 
 
+@pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize("is_package", [False, True])
 @pytest.mark.parametrize("words", [
     ("task=plan",),
