@@ -79,6 +79,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `prompts/` | the templates that were used |
 | `samples.parquet`, `outputs.parquet` | the frozen cases |
 | `index.json` | with `system.index_manifest`: which documents are in the index ([diagnosis](diagnosis.md#what-is-in-the-index)) |
+| `index.parquet` | its documents, with their chunks and tokens: what [compares two indexes](comparing.md#two-indexes) |
 | `outputs.journal.jsonl` | the outputs of a live system, one line each as they arrived |
 | `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](costs.md#a-hard-limit)); those of the judge are in `.store/budgets/<run>/holds.jsonl` |
 | `iteration-N/.progress.json` | the progress of the iteration, and what its process does; a view of the journal ([below](#progressjson)) |
@@ -321,7 +322,7 @@ _KINDS = {
 
 def formats() -> str:
     pages = [FORMATS.replace("{number}", str(FORMAT))]
-    for name in ("samples", "outputs", "scores", "judge_inputs"):
+    for name in ("samples", "outputs", "index", "scores", "judge_inputs"):
         pages.append(f"\n## {name}.parquet\n\n{_columns(getattr(table_rows, name.upper()))}")
     pages.append(
         "\n## records.parquet\n\nFive columns for each score; here for a score called `faithfulness`.\n\n"

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ragpipe.comparison.headline import comparison_verdict, headline_scores, shares_of_parts
+from ragpipe.comparison.index_differences import index_differences
 from ragpipe.comparison.run_differences import MUST_MATCH, ChangedKey, drift_differences, refused_parts, setting_differences
 from ragpipe.comparison.score_differences import (
     OPERATIONS,
@@ -215,6 +216,7 @@ def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, b
         "scores": documents,
         "slices": slices,
         "operations": operations,
+        "index": index_differences(base, candidate, pairs, scores),
         "flips": _flips(scores, pairs),
     }
     return Comparison(document, pairs, scores)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragpipe.core.digest import sha256_file
@@ -29,6 +30,8 @@ from ragpipe.core.version import FORMAT
 from ragpipe.data import file_formats
 from ragpipe.data.faults import Faults, shown_value
 from ragpipe.store.places import DEFAULT_CACHE, open_place
+from ragpipe.store.run_tables import read_json, run_file_error
+from ragpipe.store.table_rows import INDEX, table_from
 
 LISTED = 100  # documents named, each with as many samples
 _VERSIONS = ("chunker", "embedding", "index_version")
@@ -116,6 +119,8 @@ class _Document:
     where: str
     chunks: set[str] = field(default_factory=set)
     embedded: int = 0
+    tokens: int | None = None
+    paths: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -174,6 +179,18 @@ class IndexManifest:
             samples_missing_gold=Counter(sample for document in missing for sample in document.samples),
         )
 
+    def documents(self) -> pa.Table:
+        """The rows of `index.parquet`: its documents in their order."""
+        documents = self._read.documents
+        columns = {
+            "document": list(documents),
+            "doc_type": [document.doc_type for document in documents.values()],
+            "rel_paths": [document.paths for document in documents.values()],
+            "chunks": [document.embedded for document in documents.values()],
+            "tokens": [document.tokens for document in documents.values()],
+        }
+        return table_from(columns, INDEX)
+
     @cached_property
     def _read(self) -> _Read:
         faults = Faults(self._title)
@@ -224,14 +241,17 @@ def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
         document = read.documents.setdefault(row.doc_id, _Document(row.doc_type, where))
         if row.doc_type != document.doc_type:
             faults.add(where, "doc_type", repr(row.doc_type), f"{document.doc_type!r}, as at {document.where}")
-        if row.rel_path is not None:
-            read.paths.setdefault(row.rel_path, row.doc_id)
+        if row.rel_path is not None and row.rel_path not in read.paths:
+            read.paths[row.rel_path] = row.doc_id
+            document.paths.append(row.rel_path)
         for name in _VERSIONS:
             if (version := getattr(row, name)) is not None:
                 read.versions[name].setdefault(version)
         if row.chunk_id is not None:
             document.chunks.add(row.chunk_id)
             document.embedded += row.status == "embedded"
+            if row.status == "embedded" and row.tokens is not None:
+                document.tokens = (document.tokens or 0) + row.tokens
             document.skipped.update([row.reason] if row.reason else [])
         if row.tokens is not None:
             read.tokens.append(row.tokens)
@@ -266,14 +286,32 @@ def _tokens(tokens: array[int]) -> ChunkTokens | None:
 
 def _missing_gold(samples: Iterable[Sample], read: _Read) -> tuple[list[MissingGold], int]:
     """The labelled documents that cannot be retrieved, each with all its samples, and how many documents are labelled."""
-    named: dict[str, list[str]] = {}
-    for sample in samples:
-        paths = (anchor.rel_path for anchor in sample.anchors or ())
-        for name in dict.fromkeys((*(sample.relevant_docs or ()), *(read.paths.get(path, path) for path in paths))):
-            named.setdefault(name, []).append(sample.id)
+    named = gold_documents(samples, read.paths)
     missing = []
     for name, ids in named.items():
         document = read.documents.get(name)
         if why := document.why_missing if document else "not_in_manifest":
             missing.append(MissingGold(document=name, why=why, n_samples=len(ids), samples=ids))
     return missing, len(named)
+
+
+def gold_documents(samples: Iterable[Sample], paths: Mapping[str, str]) -> dict[str, list[str]]:
+    """By document the ids of the samples whose labels name it (`relevant_docs`, and the paths of `anchors`); `paths` has the document
+    of a path."""
+    named: dict[str, list[str]] = {}
+    for sample in samples:
+        places = (anchor.rel_path for anchor in sample.anchors or ())
+        for name in dict.fromkeys((*(sample.relevant_docs or ()), *(paths.get(path, path) for path in places))):
+            named.setdefault(name, []).append(sample.id)
+    return named
+
+
+def read_index(path: Path) -> IndexCoverage | None:
+    """`index.json` of a run, None where there is none. Raises DataError for one that is broken."""
+    if not path.is_file():
+        return None
+    try:
+        return IndexCoverage.model_validate(read_json(path))
+    except ValidationError as error:
+        message = str(error.errors(include_url=False, include_context=False)[0]["msg"])
+        raise run_file_error(path, message, "what ragpipe wrote there") from error

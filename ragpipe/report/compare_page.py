@@ -30,7 +30,7 @@ from ragpipe.report.compare_charts import (
     slice_maps,
     unscaled_forest,
 )
-from ragpipe.report.comparison_summary import bridge_lines, parts_mark, why_lines
+from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, why_lines
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
@@ -257,6 +257,7 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
         "bridge": list(bridge_lines(headline)),
         "why": list(why_lines(item["why"])),
+        "index": list(index_lines(item["index"])),
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],
     }
 

@@ -100,6 +100,7 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     yield from bridge_lines(comparison["scores"])
     yield from left_out_lines(comparison["scores"])
     yield from why_lines(comparison["why"])
+    yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
@@ -183,6 +184,47 @@ def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
         if joined := [" + ".join(part["parts"]) for part in sources["parts"] if len(part["parts"]) > 1]:
             line += f"; no run tells {', '.join(joined)} apart"
         yield line
+
+
+def index_lines(index: Mapping[str, Any] | None) -> Iterator[str]:
+    """What differs between two indexes: documents, chunks and their size, gold that is out of reach, recall by type of the document."""
+    if index is None:
+        return
+    documents, chunks, size = index["documents"], index["chunks"], index["chunk_size"]
+    changes = [
+        f"{whole(documents[f'n_{word}'])} {word}: {_ids(documents[word])}" for word in ("lost", "new") if documents[word]
+    ]
+    changes += [f"{whole(documents['n_rechunked'])} with other chunks"] if documents["n_rechunked"] else []
+    line = f"index: {whole(documents['base'])} -> {whole(documents['candidate'])} documents"
+    line += f" ({'; '.join(changes)})" if changes else ""
+    line += f", {whole(chunks['base'])} -> {whole(chunks['candidate'])} chunks"
+    if None not in (size["base"], size["candidate"]):
+        what = "tokens per chunk" if size["unit"] == "tokens" else "characters per retrieved chunk"
+        line += f", {size['base']:,.1f} -> {size['candidate']:,.1f} {what}"
+    yield line
+    for name, (old, new) in index["versions"].items():
+        if old != new:
+            yield f"index: {name.replace('_', ' ')} {', '.join(old) or 'none'} -> {', '.join(new) or 'none'}"
+    gold = index["gold"]
+    if gold["n_lost"]:
+        named = "; ".join(
+            f"{on_one_line(row['document'], _ID)} (asked by {_ids(row['samples'])})" for row in gold["lost"][:NAMED]
+        )
+        more = f"; and {whole(gold['n_lost'] - NAMED)} more" if gold["n_lost"] > NAMED else ""
+        yield f"{whole(gold['n_lost'])} of {whole(gold['n'])} gold documents can no longer be reached: {named}{more}"
+    if gold["n_found"]:
+        yield f"{whole(gold['n_found'])} of {whole(gold['n'])} gold documents can be reached now"
+    if index["recall"]:
+        rows = (
+            f"{on_one_line(row['doc_type'], _ID)} {figure_text(row['base_mean'])} -> {figure_text(row['candidate_mean'])}, "
+            f"{difference_text(row)}, n = {whole(row['n'])}"
+            for row in index["recall"]["by_doc_type"]
+        )
+        yield f"{index['recall']['score']} by type of the gold document: {'; '.join(rows)}"
+
+
+def _ids(names: Sequence[str]) -> str:
+    return ", ".join(on_one_line(name, _ID) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

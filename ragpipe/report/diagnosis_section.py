@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from ragpipe.core.errors import TRANSIENT
 from ragpipe.core.text import shorten
@@ -45,7 +42,6 @@ from ragpipe.report.report_data import (
     share_of_cases,
 )
 from ragpipe.report.styled_text import count_with_share, plural, whole
-from ragpipe.store.run_tables import read_json, run_file_error
 
 _BARS, _BARS_ALONE = 4, 6  # failure modes that stand open on the page: with gates below them, and without
 
@@ -277,18 +273,6 @@ _EXAMPLES = 5  # documents named in a warning; index.json has all
 _TYPES_SHOWN = 40  # types of documents with their own row
 _FIGURES = ("total", "without chunks", "not embedded", "chunks attempted", "embedded", "skipped")
 _REASONS = {"not_in_manifest": "not in the manifest", "no_chunks": "without chunks", "not_embedded": "no chunk embedded"}
-
-
-def read_index(run: Path) -> IndexCoverage | None:
-    """`index.json` of a run folder, None where there is none. Raises DataError for one that is broken."""
-    path = run / "index.json"
-    if not path.is_file():
-        return None
-    try:
-        return IndexCoverage.model_validate(read_json(path))
-    except ValidationError as error:
-        message = str(error.errors(include_url=False, include_context=False)[0]["msg"])
-        raise run_file_error(path, message, "what ragpipe wrote there") from error
 
 
 def index_section(data: ReportData) -> Section | None:

@@ -10,8 +10,8 @@ from typing import Any
 from ragpipe.calibration.corrected_scores import CorrectedRun
 from ragpipe.comparison.drop_gates import GatedRun, measure_drops, read_baselines
 from ragpipe.core.score import ScoreSpec
+from ragpipe.data.index_manifest import read_index
 from ragpipe.judge.jury import JurySettings
-from ragpipe.report.diagnosis_section import read_index
 from ragpipe.runs.settings import RunConfig
 from ragpipe.score.calibration_file import (
     Calibration,
@@ -179,7 +179,7 @@ class ScoringSources:
     def missing_gold(self) -> Mapping[str, int] | None:
         """Of samples how many labelled documents are not in the index; None for a run without an index manifest. Raises
         DataError for a broken `index.json`."""
-        index = read_index(self.folder.root)
+        index = read_index(self.folder.index)
         return None if index is None else index.samples_missing_gold
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from ragpipe.core.digest import sha256, sha256_file
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
 from ragpipe.core.text import on_one_line
@@ -22,7 +24,7 @@ from ragpipe.runs.judge_keys import check_judge
 from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.runs.manifest import JUDGED, previous_manifest
 from ragpipe.runs.settings import RunConfig
-from ragpipe.store.files import atomic_write, is_regular_file, json_unless_same, link_or_copy
+from ragpipe.store.files import atomic_write, is_regular_file, json_unless_same, link_or_copy, open_unless_same
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import check_regular_file, open_table
 from ragpipe.store.seals import unchecked
@@ -170,6 +172,8 @@ class DatasetSource(CaseSource):
     def _write_index(self, folder: RunFolder) -> None:
         if self._index:
             json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
+            with open_unless_same(folder.index_documents) as file:
+                pq.write_table(self._index.documents(), file, compression="zstd")
 
     def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
         """Ask the live system for every output that is missing or failed, and freeze all of them."""
@@ -230,8 +234,9 @@ def link_tables(source: RunFolder, target: RunFolder) -> None:
     _check_tables(source)
     link_or_copy(source.samples, target.samples)
     link_or_copy(source.outputs, target.outputs)
-    if is_regular_file(source.index):
-        link_or_copy(source.index, target.index)
+    for known, path in ((source.index, target.index), (source.index_documents, target.index_documents)):
+        if is_regular_file(known):
+            link_or_copy(known, path)
     if source.outputs_journal.is_file():  # copied, not linked: it is appended to when failures are asked again
         atomic_write(target.outputs_journal, source.outputs_journal.read_bytes())
 

@@ -17,7 +17,7 @@ VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "jo
 """Files that say how a run went, not what its results are."""
 SCORING_FILES = ("baseline.parquet", "calibration.json")
 """Copies of what scoring reads of other runs and of people's labels."""
-FROZEN = ("samples.parquet", "outputs.parquet", "index.json", *SCORING_FILES)
+FROZEN = ("samples.parquet", "outputs.parquet", "index.json", "index.parquet", *SCORING_FILES)
 """What an evaluation rests on."""
 
 

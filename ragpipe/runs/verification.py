@@ -83,7 +83,7 @@ def _contradictions(path: Path, iteration: int) -> list[str]:
 
 
 _FIX = "the run's own replies do not answer its own questions: judge_inputs.parquet, a prompt or a case is not the run's"
-_INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json", *SCORING_FILES)
+_INPUTS = ("config.yaml", "prompts/", "samples.parquet", "outputs.parquet", "index.json", "index.parquet", *SCORING_FILES)
 _DERIVED = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.json", "low_scores.json", "cost.json")
 """The order in which files follow from each other: the first that differs is the cause of the others."""
 

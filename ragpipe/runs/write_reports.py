@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from ragpipe.comparison.comparison import method_differences
 from ragpipe.comparison.run_differences import NOTE
 from ragpipe.core import registry
+from ragpipe.data.index_manifest import read_index
 from ragpipe.report.console import Console
-from ragpipe.report.diagnosis_section import read_index
 from ragpipe.report.exports import export_tables
 from ragpipe.report.markdown import render_markdown
 from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
@@ -126,7 +126,7 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         settings,
         name=name_of(run),
         gates=gates_of(run),
-        index=read_index(run.root),
+        index=read_index(run.index),
         methods=(None if found is None else {"run_id": run_id_of(run), **found}),
         lowest=lowest,
         contradictions=read_contradictions(iteration, lowest),

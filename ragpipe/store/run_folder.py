@@ -103,6 +103,7 @@ class RunFolder:
     outputs = _Named("outputs.parquet")
     outputs_journal = _Named("outputs.journal.jsonl")  # what a live system answered, while it is being collected
     index = _Named("index.json")  # how far the documents are in the system's index; absent without an index manifest
+    index_documents = _Named("index.parquet")  # its documents
     gates = _Named("gates.json")  # absent where no gate is declared
     baseline = _Named("baseline.parquet")  # what the gates need of the runs that they hold this one against
     calibration = _Named("calibration.json")  # what `scoring.calibration` named

@@ -128,6 +128,14 @@ JUDGE_INPUTS = _schema(
     ("wire_hash", TEXT, "sha256 of the request body"),
 )
 
+INDEX = _schema(
+    ("document", TEXT, "the document's id, unique in this table"),
+    ("doc_type", TEXT, "its type; null = not in the manifest"),
+    ("rel_paths", TEXTS, "paths by which anchors name it"),
+    ("chunks", WHOLE, "its chunks in the index; with 0 no search finds it"),
+    ("tokens", WHOLE, "tokens of these chunks; null = not in the manifest"),
+)
+
 _SAMPLE_READER, _OUTPUT_READER = TypeAdapter(Sample), TypeAdapter(Output)
 _OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
 _CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)

@@ -204,3 +204,91 @@ def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixt
     assert "index: 1 of 2 gold documents cannot be retrieved" in capsys.readouterr().out
     assert main(WORDS) == 0
     assert run.resolve() != first, "another manifest is another run"
+
+
+def of_index(tokens: dict[str, list[int]]) -> list[dict[str, Any]]:
+    """A row per chunk of each document, by its tokens; a document without any is a row alone."""
+    kinds = {"md": "markdown", "pdf": "pdf"}
+    return [
+        {"doc_id": name, "doc_type": kinds[name.split(".")[1]], "rel_path": f"docs/{name}", **chunk}
+        for name, chunks in tokens.items()
+        for chunk in [{"chunk_id": str(n), "tokens": n_tokens} for n, n_tokens in enumerate(chunks)] or [{}]
+    ]  # fmt: skip
+
+
+def evaluated(name: str, index: dict[str, list[int]], found: dict[str, list[str]]) -> None:
+    """A run over an index: `found` are the documents that each question got."""
+    labels = {"q1": {"relevant_docs": ["a.md"]}, "q2": {"relevant_docs": ["scan.pdf"]}, "q3": {"anchors": [{"rel_path": "docs/scan.pdf"}]}}
+    cases = [
+        {"id": case, "question": f"{case}?", "answer": "x", **labels[case],
+         "chunks": [{"id": f"{doc}#1", "doc_id": doc, "rel_path": f"docs/{doc}", "text": "t"} for doc in documents]}
+        for case, documents in found.items()
+    ]  # fmt: skip
+    Path(f"{name}.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    Path(f"{name}.index.jsonl").write_text("".join(json.dumps(row) + "\n" for row in of_index(index)))
+    assert main(["dataset=jsonl", "dataset.name=docs", f"dataset.path={name}.jsonl", "metrics=[retrieval]", f"name={name}",
+                 f"system.index_manifest={name}.index.jsonl", "report.formats=[]"]) == 0  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_indexes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """core-metrics.md: evaluation is sensitive to indexing changes. A document without chunks is lost, its questions miss it."""
+    monkeypatch.chdir(tmp_path)
+    evaluated("v6", {"a.md": [100, 200], "scan.pdf": [300]}, {"q1": ["a.md"], "q2": ["scan.pdf"], "q3": ["scan.pdf"]})
+    evaluated("v7", {"a.md": [100, 50, 50], "scan.pdf": [], "new.md": [400]}, {"q1": ["a.md"], "q2": ["new.md"], "q3": ["a.md"]})
+    rows = pq.read_table("outputs/v7/latest/index.parquet").to_pylist()
+    assert rows[:2] == [
+        {"document": "a.md", "doc_type": "markdown", "rel_paths": ["docs/a.md"], "chunks": 3, "tokens": 200},
+        {"document": "scan.pdf", "doc_type": "pdf", "rel_paths": ["docs/scan.pdf"], "chunks": 0, "tokens": None},
+    ]
+    capsys.readouterr()
+    assert main(["task=compare", "base=v6", "candidate=v7"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    folder = next(Path("outputs/v7/comparisons").iterdir())
+    index = json.loads((folder / "comparison.json").read_text())["comparisons"][0]["index"]
+    assert index["documents"] == {
+        "base": 2,
+        "candidate": 2,
+        "n_lost": 1,
+        "lost": ["scan.pdf"],
+        "n_new": 1,
+        "new": ["new.md"],
+        "n_rechunked": 1,
+    }
+    assert index["chunk_size"] == {"unit": "tokens", "base": 200.0, "candidate": 150.0}
+    assert index["gold"] == {"n": 2, "n_lost": 1, "n_found": 0, "lost": [{"document": "scan.pdf", "n_samples": 2, "samples": ["q2", "q3"]}]}
+    rows = index["recall"]["by_doc_type"]
+    assert [(row["doc_type"], row["n"], row["base_mean"], row["candidate_mean"]) for row in rows] == [
+        ("markdown", 1, 1, 1),
+        ("pdf", 2, 1, 0),
+    ]
+    lines = [
+        "index: 2 -> 2 documents (1 lost: scan.pdf; 1 new: new.md; 1 with other chunks), 3 -> 4 chunks, 200.0 -> 150.0 tokens per chunk",
+        "1 of 2 gold documents can no longer be reached: scan.pdf (asked by q2, q3)",
+        "recall@10 by type of the gold document: markdown 1.000 -> 1.000, ",
+    ]
+    page, markdown = ((folder / name).read_text() for name in ("compare.html", "comparison.md"))
+    assert [line for line in lines if line not in said] == []
+    assert [line for line in lines[:2] if line.replace("->", "-&gt;") not in page] == []
+    assert "gold documents can no longer be reached: scan.pdf" in markdown
+
+
+@pytest.mark.slow
+def test_without_tokens_chunks_are_measured_in_characters_of_what_was_retrieved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the same index on both sides is no difference."""
+    monkeypatch.chdir(tmp_path)
+    questions = {"q1": ["a.md"]}
+    evaluated("v6", {"a.md": [5]}, questions)
+    evaluated("v7", {"a.md": [5], "scan.pdf": []}, questions)
+    Path("v7.index.jsonl").write_text('{"doc_id": "a.md", "chunk_id": "1"}\n')
+    assert main(["dataset=jsonl", "dataset.name=docs", "dataset.path=v7.jsonl", "metrics=[retrieval]", "name=v8",
+                 "system.index_manifest=v7.index.jsonl", "report.formats=[]"]) == 0  # fmt: skip
+    assert main(["task=compare", "base=v6", "candidate=[v8,v7]"]) == 0
+    folder = next(Path("outputs/v7/comparisons").iterdir())
+    sizes = [item["index"]["chunk_size"] for item in json.loads((folder / "comparison.json").read_text())["comparisons"]]
+    assert sizes == [{"unit": "characters", "base": 1.0, "candidate": 1.0}, {"unit": "tokens", "base": 5.0, "candidate": 5.0}]
+    capsys.readouterr()
+    assert main(["task=compare", "base=v6", "candidate=v6"]) == 0
+    assert "index:" not in capsys.readouterr().out
