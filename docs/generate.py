@@ -90,7 +90,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `iteration-N/records.parquet` | one wide row per case, with normalised scores and passed / failed |
 | `iteration-N/metrics.json` | means, intervals, pass rates, counts, breakdowns |
 | `iteration-N/cost.json` | `used` (the usage behind the results), `spent` (what this run paid), `saved`, `wasted`, and the prices ([call store](how-a-run-works.md#the-call-store)) |
-| `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common ([diagnosis](diagnosis.md)) |
+| `iteration-N/low_scores.json` | what is low: bands, examples, what the low cases have in common, what a version of the system repaired and broke ([diagnosis](diagnosis.md)) |
 | `final/metrics.json`, `final/cost.json` | the same over all iterations, with spread, noise and [flips](rejudging.md#iterations) |
 | `gates.json` | every gate with its verdict over all iterations ([gates](gates.md)) |
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |

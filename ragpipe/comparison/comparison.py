@@ -30,6 +30,7 @@ from ragpipe.comparison.score_differences import (
 )
 from ragpipe.comparison.settings import FALSE_SLICES, CompareSettings
 from ragpipe.comparison.side import TITLE, EqualAnswers, Pairs, Side, data_differences, paired_cases, same_answers, side_of
+from ragpipe.comparison.version_changes import version_changes
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.version import FORMAT
@@ -217,6 +218,7 @@ def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, b
         "slices": slices,
         "operations": operations,
         "index": index_differences(base, candidate, pairs, scores),
+        "versions": version_changes(base, candidate, pairs, chosen),
         "flips": _flips(scores, pairs),
     }
     return Comparison(document, pairs, scores)

@@ -33,6 +33,7 @@ ENTRIES: Final[Any] = {
         "distributions": "ragpipe.report.results_section:distributions_section",
         "iterations": "ragpipe.report.cost_section:iterations_section",
         "lowest_cases": "ragpipe.report.diagnosis_section:lowest_cases_section",
+        "versions": "ragpipe.report.chunk_section:versions_section",
         "chunks": "ragpipe.report.chunk_section:chunks_section",
         "coverage": "ragpipe.report.cost_section:coverage_section",
         "cost": "ragpipe.report.cost_section:cost_section",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -182,7 +182,7 @@ class IndexManifest:
     def documents(self) -> pa.Table:
         """The rows of `index.parquet`: its documents in their order."""
         documents = self._read.documents
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "document": list(documents),
             "doc_type": [document.doc_type for document in documents.values()],
             "rel_paths": [document.paths for document in documents.values()],

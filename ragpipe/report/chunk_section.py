@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragpipe.report.model import PAGES, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.model import PAGES, RichText, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.report_data import ReportData, method_groups
 from ragpipe.report.styled_text import count_with_share, whole
 from ragpipe.score.chunk_support import CARRIED
 
+_NAMED = 5  # questions; low_scores.json has up to 100
 _CONTEXTS = ("contexts", "carry nothing", "claims per used context")
 
 
@@ -45,3 +46,40 @@ def _by_type(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     columns = (TableColumn("score", is_text=True), TableColumn("type", is_text=True), *map(TableColumn, ("cases", *_CONTEXTS)))
     if rows:
         yield Table(columns, rows, "By type of the context (doc_type)", shown_in=PAGES)
+
+
+def versions_section(data: ReportData) -> Section | None:
+    """By score the questions that a version of the system (or a method) repaired or broke; None where no two were asked the same."""
+    rows = [
+        TableRow(
+            (
+                Verbatim(score),
+                Verbatim(f"{change['from']} -> {change['to']}"),
+                whole(change["n_both"]),
+                f"{whole(change['low_before'])} -> {whole(change['low_after'])}",
+                _questions(change["repaired"]),
+                _questions(change["broke"]),
+            )
+        )
+        for score, low in data.low_scores.items()
+        for change in low.get("versions", {}).get("changes", ())
+    ]
+    if not rows:
+        return None
+    columns = (
+        TableColumn("score", is_text=True),
+        TableColumn(next(low["versions"]["field"] for low in data.low_scores.values() if "versions" in low), is_text=True),
+        TableColumn("questions of both"),
+        TableColumn("low"),
+        TableColumn("repaired", is_text=True),
+        TableColumn("broke", is_text=True),
+    )
+    return Section(
+        "versions", "Repaired and broken", (Table(columns, tuple(rows), shown_in=PAGES),), folded=True, shown_in=PAGES
+    )
+
+
+def _questions(questions: Mapping[str, Any]) -> RichText:
+    """`3: q1, q2, q7`."""
+    named = ", ".join(questions["samples"][:_NAMED]) + (", ..." if questions["n"] > _NAMED else "")
+    return (whole(questions["n"]), *((": ", Verbatim(named)) if named else ()))

@@ -100,6 +100,7 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     yield from bridge_lines(comparison["scores"])
     yield from left_out_lines(comparison["scores"])
     yield from why_lines(comparison["why"])
+    yield from version_lines(comparison["versions"], side)
     yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
@@ -184,6 +185,14 @@ def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
         if joined := [" + ".join(part["parts"]) for part in sources["parts"] if len(part["parts"]) > 1]:
             line += f"; no run tells {', '.join(joined)} apart"
         yield line
+
+
+def version_lines(versions: Mapping[str, Any] | None, side: Mapping[str, Any]) -> Iterator[str]:
+    """`version v1 -> v2 repaired 12 (dao-01, ...), broke 3 (...)`. `side` is the candidate."""
+    if versions is not None:
+        names = [" + ".join(on_one_line(name, _ID) for name in versions[key]) for key in ("base", "candidate")]
+        repaired, broke = (_cases_text(versions[word], side) for word in ("repaired", "broke"))
+        yield f"version {' -> '.join(names)} repaired {repaired}, broke {broke}, by {', '.join(versions['scores']) or 'no score'}"
 
 
 def index_lines(index: Mapping[str, Any] | None) -> Iterator[str]:

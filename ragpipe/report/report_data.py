@@ -126,6 +126,7 @@ class ReportData:
         index: `index.json`; None for a run without an index manifest.
         methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
         lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
+        low_scores: `scores` of its `low_scores.json`.
         contradictions: What the contexts of the lowest cases contradict.
         figures: Numbers of every case of the last iteration, for the charts of the HTML page; None where no page is made.
         questions: The questions of the diagnoses' examples, by the id of the sample.
@@ -141,6 +142,7 @@ class ReportData:
     index: IndexCoverage | None = None
     methods: Mapping[str, Any] | None = None
     lowest: Sequence[Mapping[str, Any]] = ()
+    low_scores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contradictions: Sequence[CaseContradiction] = ()
     figures: CaseFigures | None = None
     questions: Mapping[str, str] = field(default_factory=dict)

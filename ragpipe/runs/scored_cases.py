@@ -112,7 +112,7 @@ def scored_cases(inputs: ScoreInputs) -> _ScoredCases:
         **({"corrected": together.corrected} if together.corrected else {}),
         "gates": gates,
     }
-    return _ScoredCases(metrics, low_scores.document(accumulators), accumulators.n, times.measured)
+    return _ScoredCases(metrics, low_scores.document(accumulators, inputs.samples), accumulators.n, times.measured)
 
 
 def _write_records(

@@ -129,6 +129,7 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         index=read_index(run.index),
         methods=(None if found is None else {"run_id": run_id_of(run), **found}),
         lowest=lowest,
+        low_scores=read_json(iteration.low_scores)["scores"],
         contradictions=read_contradictions(iteration, lowest),
         figures=read_case_figures(iteration.records, metrics, int(iteration.root.name.removeprefix("iteration-")))
         if "html" in settings.formats

@@ -1,4 +1,5 @@
-"""`low_scores.json`: for each score how many cases are low and how low, examples, where they cluster, why, what to do.
+"""`low_scores.json`: for each score how many cases are low and how low, examples, where they cluster, why, what to do, and what one
+version of the system repaired or broke.
 
 Counts and clusters are worked out from the ledger in the end; of the cases themselves only the examples are kept.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,15 @@ from ragpipe.score.conditions import Facts
 from ragpipe.score.diagnosis import share
 from ragpipe.score.normalisation import OK, OVERALL, Column
 from ragpipe.score.settings import NOT_LOW, Bands, LowScoreBand, LowScoreSettings
+from ragpipe.store.run_tables import columns_at
 
 _REASON_CHARS = 200
 _DISTINCT = 2000  # reasons told apart per score; judges rarely use the same words twice
 _GROUPS = 10  # of one field, the largest lift first
 _MIN_CASES, _MIN_LIFT = 3, 1.25  # low cases, and their share over that of all cases, from which a group is named
 _EXAMPLES, _REASONS = 5, 5  # listed with each band, and with each score
+_NAMED = 100  # questions that a version repaired, or broke
+_UNKNOWN, _FINE, _LOW = -1, 0, 1
 FLAGS = "flags"
 """What is read of the details of a score: a list of texts."""
 _FLAGGED = f'"{FLAGS}":["'  # details are canonical JSON: without it there is no flag to read
@@ -69,15 +74,17 @@ class LowScores:
             if name in facts.measured:
                 _add_flags(low, bands, name, facts)
 
-    def document(self, ledger: Accumulators) -> dict[str, Any]:
-        """`scores` of `low_scores.json`; the ledger must be closed. Scores without a value are left out."""
-        scores = {}
+    def document(self, ledger: Accumulators, samples: Path) -> dict[str, Any]:
+        """`scores` of `low_scores.json`; the ledger must be closed, `samples` is the run's table. Scores without a value are left
+        out."""
+        scores, versions = {}, _Versions(ledger, samples)
         for name, low in self._scores.items():
             bands = low.of_case.array()
             of_score = ledger.overall if name == OVERALL.name else ledger.scores[name]
             measured = np.flatnonzero(of_score.status == OK)
             if len(measured):
                 scores[name] = self._score(self._specs[name], low, bands, measured, ledger)
+                scores[name] |= versions.of(measured, _is_low(bands, low.bands))
         return scores
 
     def _add_examples(self, low: _Low, bands: Bands, column: Column, facts: Facts) -> None:
@@ -134,6 +141,50 @@ class LowScores:
             and k / m / base >= _MIN_LIFT
         ]
         return sorted(groups, key=lambda group: (-group["lift"], -group["n_low"]))[:_GROUPS]
+
+
+class _Versions:
+    """What the outputs of a run are told apart by: the `version` that they name, else the method; nothing where there is one alone.
+
+    A question is low with a version where one of its cases is. Each version is held against the one before it, in the order of the
+    data; each method against the first.
+    """
+
+    def __init__(self, ledger: Accumulators, samples: Path):
+        self._ledger, self._samples = ledger, samples
+        self._field = next((name for name in ("version", "method") if len(ledger.fields[name].names) > 1), "")
+
+    def of(self, measured: Any, low: Any) -> dict[str, Any]:
+        """`versions` of a score, whose cases with a value are `measured`; empty where nothing tells versions apart."""
+        if not self._field:
+            return {}
+        cases, codes = self._ledger.pairs[self._field]
+        names = self._ledger.fields[self._field].names
+        states = []
+        for code in range(len(names)):
+            state = np.full(int(self._ledger.samples.max()) + 1, _UNKNOWN, dtype=np.int8)
+            chosen = np.intersect1d(cases[codes == code], measured)
+            state[self._ledger.samples[chosen]] = _FINE
+            state[self._ledger.samples[chosen[low[chosen]]]] = _LOW
+            states.append(state)
+        pairs = [(0 if self._field == "method" else code - 1, code) for code in range(1, len(names))]
+        changes = [{"from": names[old], "to": names[new], **self._change(states[old], states[new])} for old, new in pairs]
+        return {"versions": {"field": self._field, "changes": [change for change in changes if change["n_both"]]}}
+
+    def _change(self, before: Any, after: Any) -> dict[str, Any]:
+        both = (before != _UNKNOWN) & (after != _UNKNOWN)
+        return {
+            "n_both": int(np.count_nonzero(both)),
+            "low_before": int(np.count_nonzero(both & (before == _LOW))),
+            "low_after": int(np.count_nonzero(both & (after == _LOW))),
+            "repaired": self._questions(both & (before == _LOW) & (after == _FINE)),
+            "broke": self._questions(both & (before == _FINE) & (after == _LOW)),
+        }
+
+    def _questions(self, flags: Any) -> dict[str, Any]:
+        places = np.flatnonzero(flags)
+        names = columns_at(self._samples, places[:_NAMED], ["id"])["id"].to_pylist() if len(places) else []
+        return {"n": len(places), "samples": names}
 
 
 def _is_low(of_case: Bands, bands: Sequence[LowScoreBand]) -> Any:

@@ -10,10 +10,13 @@ import pytest
 
 from ragpipe.core.score import ScoreSpec
 from ragpipe.judge.settings import PriceSettings
+from ragpipe.report.chunk_section import versions_section
+from ragpipe.report.report_data import ReportData
 from ragpipe.score.accumulators import is_timeout
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.score.system_usage import figures
 from tests.support.pages import DOCS
+from tests.support.reports import markdown_of, report_of
 from tests.support.run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
 pytestmark = pytest.mark.slow
@@ -311,3 +314,45 @@ def test_cached_and_reasoning_tokens_have_their_price(price: dict[str, float], u
     )
     assert found["cost_usd"] == pytest.approx(millionths * 1e-6)
     assert found.get("tokens_reasoning") == usage.get("reasoning_tokens")
+
+
+def answered(version: str | None, method: str, values: dict[str, Any]) -> list[Row]:
+    output = {} if version is None else {"version": version}
+    return [Row(name, method, {"answer_faithfulness": value}, output=output) for name, value in values.items()]
+
+
+V1 = {"q1": 1, "q2": 5, "q3": 2, "q4": ("skipped", "x"), "q5": 4}
+V2 = {"q1": 4, "q2": 3, "q3": 3, "q4": 1}
+V3 = {"q1": 5, "q2": 5, "q3": 5}
+OF_V2 = {"n_both": 3, "low_before": 2, "low_after": 2, "repaired": {"n": 1, "samples": ["q1"]}, "broke": {"n": 1, "samples": ["q2"]}}
+OF_V3 = {"low_after": 0, "broke": {"n": 0, "samples": []}}
+
+
+@pytest.mark.parametrize(("rows", "field", "changes"), [
+    (
+        [*answered("v1", "rag", V1), *answered("v2", "rag_2", V2), *answered("v3", "rag_3", V3)],
+        "version",
+        [{"from": "v1", "to": "v2", **OF_V2},
+         {"from": "v2", "to": "v3", "n_both": 3, "low_before": 2, "repaired": {"n": 2, "samples": ["q2", "q3"]}, **OF_V3}],
+    ),
+    (
+        [*answered(None, "rag", V1), *answered(None, "rag_2", V2), *answered(None, "rag_3", V3)],
+        "method",
+        [{"from": "rag", "to": "rag_2", **OF_V2},
+         {"from": "rag", "to": "rag_3", "n_both": 3, "low_before": 2, "repaired": {"n": 2, "samples": ["q1", "q3"]}, **OF_V3}],
+    ),
+    ([*answered("v1", "rag", V1), *answered("v2", "rag", {"q9": 1})], "version", []),  # no question in both
+])  # fmt: skip
+def test_what_a_version_repaired_and_broke(tmp_path: Path, rows: list[Row], field: str, changes: list[dict[str, Any]]) -> None:
+    """answer-synthesis-evaluation.md: by systemPromptVersion; 1 to 3 is low."""
+    found = low(tmp_path, [FAITHFUL_AXIS], rows)
+    assert found["answer_faithfulness"]["versions"] == {"field": field, "changes": changes}
+    section = versions_section(ReportData({}, {}, low_scores=found))
+    assert (section is None) == (not changes)
+    if changes:
+        page = markdown_of(report_of(section))
+        assert f"| `answer_faithfulness` | `{changes[0]['from']} -> {changes[0]['to']}` | 3 | 2 -> 2 | 1: `q1` | 1: `q2` |" in page
+
+
+def test_one_version_alone_is_held_against_nothing(tmp_path: Path) -> None:
+    assert "versions" not in low(tmp_path, [FAITHFUL_AXIS], answered("v1", "rag", V1))["answer_faithfulness"]
