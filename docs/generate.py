@@ -131,15 +131,15 @@ PROGRESS = """
 ## .progress.json
 
 How far an iteration is, for people and other programs; no run reads it back. While a process works on the iteration it writes the file at least
-every two seconds, also while no case finishes, and spends at most 5 % of its time on that. While the outputs of a live system are collected, the
+every two seconds, also while no case finishes; a finished case is in it within one second. While the outputs of a live system are collected, the
 file of iteration 1 counts outputs in place of cases.
 
 | key | meaning |
 |---|---|
 | `testSetName`, `iterationNumber`, `lastUpdated`, `statistics` | the data set, the iteration, when a case was finished last, how many are |
 | `state` | what the process does: the table below |
-| `journal` | with more than 1,000 finished cases: the file that has all of them |
-| `entries` | the finished cases with their values; of more than 1,000 the last 100 |
+| `journal` | with more than 500 finished cases: the file that has all of them |
+| `entries` | the finished cases with their values; of more than 500 the newest 500 that 64 KB hold |
 
 | key of `state` | meaning |
 |---|---|

@@ -41,6 +41,9 @@ _COUNTS = {
 }
 
 
+_OF_SYSTEM = {"calls": "call", "embedding_calls": "embedding", "tokens_total": "token"}
+
+
 def cost_section(data: ReportData) -> Section:
     """The calls that the results use. What this folder's own processes paid differs from machine to machine: it is shown
     on the terminal and in Markdown, not in HTML."""
@@ -48,7 +51,8 @@ def cost_section(data: ReportData) -> Section:
     terminal = [Note(text, shown_in=TERMINAL) for text in cost_lines(data)]
     if not cost["used"]["uses"]:
         return Section("cost", "Cost", (Note("No judge was asked.", shown_in=PAGES), *terminal), folded=True)
-    notes = (Note(text, shown_in=PAGES) for text in _notes(cost))
+    whole_case = cost_with_system(cost["used"], data.metrics["overall"]["operations"]["usage"])
+    notes = (Note(text, shown_in=PAGES) for text in (*_notes(cost), *whole_case))
     spend = Note(_spend(cost), shown_in=MARKDOWN)
     return Section("cost", "Cost", (_by_metric(cost["used"]), *notes, spend, *terminal), folded=True)
 
@@ -122,6 +126,17 @@ def cost_per_case(used: Mapping[str, Any]) -> str:
     return f"A case on average: {', '.join([*parts, money(average['usd'])])}."
 
 
+def cost_with_system(used: Mapping[str, Any], system: Mapping[str, Any]) -> Iterator[str]:
+    """`With the system: 32.0 calls (31.0 of the judge, 1.0 of the system) and 2.0 embeddings a case.`; nothing where the answers do
+    not say what calls they took."""
+    calls, embedded = system.get("calls"), system.get("embedding_calls")
+    if not (calls or embedded):
+        return
+    judged, own = 0.0 if _is_computed(used) else used["per_case"]["calls"] or 0.0, calls["mean"] if calls else 0.0
+    embeddings = f" and {embedded['mean']:,.1f} embeddings" if embedded else ""
+    yield f"With the system: {judged + own:,.1f} calls ({judged:,.1f} of the judge, {own:,.1f} of the system){embeddings} a case."
+
+
 def judge_line(used: Mapping[str, Any]) -> RichText:
     """How the judge ran: latency, failures by kind, retries."""
     parts: list[RichText] = []
@@ -139,9 +154,9 @@ def cost_lines(data: ReportData) -> Iterator[RichText]:
     """`cost: judge 1,200 calls, $0.45; system 48,223 tokens, price unknown`, and the reason for an unknown price, which is a remedy."""
     parts, used = [_judge_cost(data.cost, data.metrics)], data.cost["used"]
     if system := data.metrics["overall"]["operations"]["usage"]:
-        tokens = [f"{whole(system['tokens_total']['sum'])} tokens"] if system.get("tokens_total") else []
+        counts = [plural(round(system[key]["sum"]), noun) for key, noun in _OF_SYSTEM.items() if key in system]
         usd = money(system["cost_usd"]["sum"]) if system["cost_usd"] else "price unknown"
-        parts.append(f"system {', '.join([*tokens, usd])}")
+        parts.append(f"system {', '.join([*counts, usd])}")
     yield f"cost: {'; '.join(parts)}"
     if reasons := list(used["unpriced_reasons"]):
         more = f" ({plural(len(reasons) - 1, 'other reason')} in the report)" if len(reasons) > 1 else ""

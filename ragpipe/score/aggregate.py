@@ -39,7 +39,7 @@ def aggregate(ledger: Accumulators, specs: Sequence[ScoreSpec], settings: Scorin
     shown_specs = [*specs, *([OVERALL] if OVERALL.name in overall["scores"] else [])]
     shared = _shared(ledger, shown_specs, settings)
     warnings = [
-        *warnings_about("scoring", settings.warnings()),
+        *warnings_about("scoring", settings.weight_warnings([name for name, s in overall["scores"].items() if s["n_ok"]])),
         *warnings_about("verdicts", settings.unjudged_warnings(ledger.scores)),
         *warnings_about("language", _languages(overall["scores"])),
         *warnings_about("coverage", coverage_warnings(overall["scores"], settings.coverage_floor)),

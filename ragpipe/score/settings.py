@@ -388,12 +388,19 @@ class ScoringSettings(Settings):
         if specs is not None:
             names = [spec.name for spec in self.all_specs(specs)]
             warnings = [*self._gates_without_score(names), *self.unjudged_warnings(names), *self._gates_off_scale(specs)]
-        shares = self.weight_shares()
-        for name, share in shares.items():
-            if share > _DOMINANT:
+        return [*warnings, *self.weight_warnings(self.weighed if specs is None else [spec.name for spec in specs])]
+
+    def weight_warnings(self, measured: Collection[str]) -> list[str]:
+        """Warnings about the weights in a run with the scores `measured`: one that was chosen decides nearly all of what is measured,
+        or one with a critical gate nearly nothing. Of the shipped weights reports say which were measured (`2 of 8 parts`)."""
+        warnings = []
+        shares, is_chosen = self.weight_shares(), self.weights != shipped()["weights"]
+        given = {name: self.weights[name] for name in self.weighed if name in measured and is_chosen}
+        for name, weight in given.items():
+            if (share := weight / math.fsum(given.values())) > _DOMINANT and self.shows_overall(measured):
                 warnings.append(
-                    f"scoring.weights.{name} is {self.weights[name]:g}, {share:.0%} of all weights: overall_score says little "
-                    f"else (over {_DOMINANT:.0%})"
+                    f"scoring.weights.{name} is {weight:g}, {share:.0%} of the weights that the run measures: overall_score says "
+                    f"little else (over {_DOMINANT:.0%})"
                 )
         for name in self.case_gates():
             if name in shares and shares[name] < _GATE_WEIGHT:

@@ -24,6 +24,9 @@ _NAMES = {
     "cache_read_input_tokens": "tokens_cached",
     "reasoning_tokens": "tokens_reasoning",
     "total_tokens": "tokens_total",
+    "requests": "calls",
+    "llm_calls": "calls",
+    "embeddings": "embedding_calls",
 }
 """The names of providers for what is one thing; a name that is not here stays what it is."""
 
@@ -31,7 +34,7 @@ _NAMES = {
 def figures(reported: Mapping[str, float], price: Price | None) -> dict[str, float]:
     """The usage of one answer under one vocabulary: `tokens_in`, `tokens_out`, `tokens_cached` (of `tokens_in`),
     `tokens_reasoning` (of `tokens_out`), `tokens_total` (given, else in + out), `cost_usd` (given, else by `price` from in
-    and out; absent when unknown)."""
+    and out; absent when unknown), `calls` of the system to a language model and its `embedding_calls` as given."""
     usage: dict[str, float] = {}
     for name, value in reported.items():
         usage.setdefault(_NAMES.get(name, name), float(value))

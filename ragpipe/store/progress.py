@@ -27,11 +27,12 @@ from ragpipe.core.sample import CaseKey
 from ragpipe.store.files import atomic_write, is_disk_full, json_bytes, open_regular
 from ragpipe.store.processes import Process
 
-ALL_UP_TO = 1000
-LAST = 100
-EVERY_S = 1.0
-SHARE = 0.05
-"""The largest share of the time that is spent on writing the view."""
+SHOWN = 500
+"""Finished cases that are shown, the newest."""
+MOST_BYTES = 64 * 1024
+"""Of the file where more cases are finished: with every entry each write would take longer than the last, and the view lag behind."""
+EVERY_S = 0.5
+"""Seconds between two writes: a finished case is in the file within one."""
 
 
 class FinishedCase(NamedTuple):
@@ -60,51 +61,57 @@ def _shown(finished: FinishedCase) -> dict[str, Any]:
 class ProgressView:
     """The view of one iteration.
 
-    `total` counts cases. Up to 1,000 finished cases all entries are shown, then the last 100 and the journal's name.
-    `notices` says once that the view cannot be written; only a full disk is an error, because the rest cannot be
+    `total` counts cases. Up to 500 finished cases all entries are shown; then the newest 500 that 64 KB hold, and the journal's
+    name. `notices` says once that the view cannot be written; only a full disk is an error, because the rest cannot be
     written then either. Threads may call it.
     """
 
     def __init__(self, path: Path, *, name: str, iteration: int, total: int):
         self.path, self.name, self.iteration, self.total = Path(path), name, iteration, total
         self.notices: list[str] = []
-        self._entries: deque[FinishedCase] = deque()
+        self._entries: deque[FinishedCase] = deque(maxlen=SHOWN)
         self._known = DigestTable()
         self._updated = iso_time()
         self._state: ProgressState | None = None
         self._next = 0.0
         self._stale = True
         self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
 
     def add_all(self, cases: Sequence[FinishedCase]) -> None:
         """Note finished cases. A case added again (on resume, on a retry) replaces its entry.
 
-        Writes the file when it is due: at most once a second, and never more than 5 % of the time.
+        Writes the file at most twice a second: now, or when it is due.
         """
         if not cases:
             return
         with self._lock:
-            for left, finished in enumerate(cases, 1 - len(cases)):
+            for finished in cases:
                 if self._known.setdefault(name_digest(*map(str, finished.case))) is not None:
-                    self._entries = deque(entry for entry in self._entries if entry.case != finished.case)
-                if -left < LAST or len(self._known) <= ALL_UP_TO:  # the others would leave at once
-                    self._entries.append(finished)
-            self._added()
-
-    def _added(self) -> None:
-        """Cases were noted: drop the entries that are not shown any more, and write the file when it is due."""
-        if self._entries:
+                    self._entries = deque((entry for entry in self._entries if entry.case != finished.case), SHOWN)
+                self._entries.append(finished)
             self._updated = self._entries[-1].completed_at.replace("+00:00", "Z")
-        if len(self._known) > ALL_UP_TO:
-            while len(self._entries) > LAST:
-                self._entries.popleft()
-        self._stale = True
-        if time.monotonic() >= self._next:
-            self._write(durable=False)
+            self._stale = True
+            wait = self._next - time.monotonic()
+            if wait <= 0:
+                self._write(durable=False)
+            elif self._timer is None:  # the case may be the last one for minutes
+                self._timer = threading.Timer(wait, self._write_late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _write_late(self) -> None:
+        with self._lock, suppress(OutputError):
+            self._timer = None
+            if self._stale:
+                self._write(durable=False)
 
     def flush(self) -> None:
         """Write the last state, unless the file already has it."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             if self._stale:
                 self._write(durable=True)
 
@@ -132,11 +139,16 @@ class ProgressView:
             "statistics": statistics,
         }
         state = {} if self._state is None else {"state": self._state.as_json()}
-        journal = {"journal": "journal.jsonl"} if done > ALL_UP_TO else {}
-        return {**head, **state, **journal, "entries": [*map(_shown, self._entries)]}
+        entries = [*map(_shown, self._entries)]
+        if done <= SHOWN:
+            return {**head, **state, "entries": entries}
+        head |= {**state, "journal": "journal.jsonl", "entries": []}
+        left, first = MOST_BYTES - len(_indented(head)), len(entries)
+        while first and (left := left - len(_indented({"entries": [entries[first - 1]]}))) >= 0:
+            first -= 1
+        return {**head, "entries": entries[first:]}
 
     def _write(self, *, durable: bool) -> None:
-        started = time.monotonic()
         try:
             data = _indented(self.content())
             if not (durable and _has_content(self.path, data)):
@@ -147,8 +159,7 @@ class ProgressView:
                 raise
             if not self.notices:
                 self.notices.append(f"the progress view is not up to date: {error}")
-        ended = time.monotonic()
-        self._next = ended + max(EVERY_S, (ended - started) / SHARE)
+        self._next = time.monotonic() + EVERY_S
 
 
 def _indented(content: Mapping[str, Any]) -> bytes:

@@ -264,6 +264,16 @@ class CaseScores:
         return weighted_means(self.matrix(names), np.array([weights[name] for name in names]))
 
 
+def fails_a_gate(records: Sequence[Path], names: Sequence[str]) -> NDArray[np.bool_]:
+    """Of each case whether it misses the threshold of one of these critically gated scores, in any iteration."""
+    failing = np.zeros(len(cases_of(records)), dtype=np.bool_)
+    for path in records:
+        with open_parquet_file(path) as file, reading_table(path):
+            for column in {f"{name}.passed" for name in names} & {*file.schema_arrow.names}:
+                failing |= numbers_of(file, column) == 0
+    return failing
+
+
 def read_case_scores(records: Sequence[Path], names: Sequence[str]) -> CaseScores:
     """Read these scores of all cases from `records.parquet` of each iteration. Raises DataError for tables that do not fit."""
     cases = cases_of(records)

@@ -15,7 +15,7 @@ from ragpipe.core.score import ScoreSpec
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean
 from ragpipe.core.version import FORMAT
 from ragpipe.extras.weights.rank_stability import DRAWS, SEED, rank_stability
-from ragpipe.extras.weights.ratings import CaseScores, read_case_scores, read_ratings, weights_from_ratings
+from ragpipe.extras.weights.ratings import CaseScores, fails_a_gate, read_case_scores, read_ratings, weights_from_ratings
 from ragpipe.report.console import Console
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import (
@@ -36,7 +36,8 @@ from ragpipe.report.terminal import print_report
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.seal_run import seal_added
-from ragpipe.score.normalisation import Weight, interval_of
+from ragpipe.score.normalisation import OVERALL, TOLERANCE, Weight, interval_of
+from ragpipe.stats.agreement import pearson
 from ragpipe.stats.intervals import estimate_mean, in_all
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
@@ -144,20 +145,37 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     sets = {IN_USE: in_use, **settings.sets}
     rated = [settings.ratings] if settings.ratings in _specs(task) else []
     read = list(dict.fromkeys([*(name for weights in sets.values() for name in weights), *rated]))
-    cases = read_case_scores([finished.folder.iteration(number).records for number in numbers], read)
-    level = finished.config.scoring.level
-    ratings = _ratings(task, cases)
+    records = [finished.folder.iteration(number).records for number in numbers]
+    cases, scoring = read_case_scores(records, read), finished.config.scoring
+    level, threshold = scoring.level, scoring.threshold(OVERALL)
+    ratings, blocked = _ratings(task, cases), fails_a_gate(records, [*scoring.case_gates()])
     fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, level=level)
+    under = methods_by_weight_set(cases, sets, level)
+    for name, weights in sets.items():
+        under[name] |= _decided(cases.overall(weights), threshold, blocked, ratings)
     return {
         "format": FORMAT,
         "run_id": finished.run_id,
         "iterations": numbers,
         "level": level,
-        "sets": methods_by_weight_set(cases, sets, level),
+        "sets": under,
         "stability": ranks_over_weights(cases, list(in_use)),
         "ratings": settings.ratings,
         "tuning": fitted,
     }
+
+
+def _decided(
+    overall: NDArray[np.float64], threshold: float | None, blocked: NDArray[np.bool_], ratings: NDArray[np.float64] | None
+) -> dict[str, float | None]:
+    """Of the cases with an overall score: `pass_rate`, the share that reaches the threshold and misses no critical gate (None without
+    a threshold); and Pearson's `correlation` with the `ratings` (None without ratings, or where one side never varies)."""
+    is_there = ~np.isnan(overall)
+    passed = None
+    if threshold is not None and is_there.any():
+        passed = float(np.mean((overall >= threshold - TOLERANCE)[is_there] & ~blocked[is_there]))
+    rated = is_there if ratings is None else is_there & ~np.isnan(ratings)
+    return {"pass_rate": passed, "correlation": None if ratings is None else pearson(overall[rated], ratings[rated]).value}
 
 
 def _ratings(task: FinishedRunTask[WeighingSettings], cases: CaseScores) -> NDArray[np.float64] | None:
@@ -191,6 +209,7 @@ def _nothing_to_weigh(folder: RunFolder, *, is_scored: bool) -> DataError:
 
 
 _WEIGHT_NOTE = "overall score of each method on the questions that all of them share, with its 95% interval and (rank)"
+_DECIDED = ("weight set", "passed, with critical gates", "correlation with ratings")
 _NOTHING_TO_RANK = {
     "one_method": "the run has one method: there is nothing to rank",
     "one_score": "one score alone has a weight: all weights are the same",
@@ -220,12 +239,21 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
         [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in fit["fitted"].items()] if fit else []
     )
     names = [Verbatim(name) for name in sets]
+    decided = [
+        (name, percentage(under["pass_rate"]), "-" if (r := under["correlation"]) is None else decimal(r, 3))
+        for name, under in sets.items()
+    ]
     return [
         Section("sets", "Weight sets", (_table(("weight", *names), weights, shown_in=PAGES),), shown_in=PAGES),
         Section(
             "methods",
             "Methods under each weight set",
-            (_table(("method", *names), under_each), Note(_WEIGHT_NOTE), Note(ranking_line(document))),
+            (
+                _table(("method", *names), under_each),
+                Note(_WEIGHT_NOTE),
+                Note(ranking_line(document)),
+                _table(_DECIDED, decided),
+            ),
         ),
         Section(
             "ranks",

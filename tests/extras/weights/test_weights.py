@@ -64,6 +64,24 @@ def test_the_weights_in_use_give_the_runs_own_overall_scores(run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_each_set_has_its_pass_rate_with_critical_gates_and_its_correlation_with_ratings(run: Path, tmp_path: Path, capsys) -> None:
+    """The run's own column `overall_passed` says how many pass; numpy says how scores and ratings correlate."""
+    gate = ["scoring.thresholds.overall_score=0.5", "+scoring.thresholds.use=0.5", "+scoring.gates.use={score: use, min: 0.1}"]
+    assert main(["task=rescore", f"run={run}", f"output_dir={tmp_path}", *gate]) == 0
+    (gated,) = (path.parent for path in tmp_path.glob("x/*/final"))
+    capsys.readouterr()
+    document = weighed(gated, "weights.ratings=person", "+weights.sets.use_alone={use: 1}")
+    table = pq.read_table(gated / "iteration-1/records.parquet").to_pandas()
+    sets = document["sets"]
+    assert sets[IN_USE]["pass_rate"] == pytest.approx(table["overall_passed"].astype(float).mean())
+    assert sets["use_alone"]["pass_rate"] == pytest.approx((table["use"] >= 0.5).mean())
+    for name, column in ((IN_USE, "overall_score"), ("use_alone", "use")):
+        assert sets[name]["correlation"] == pytest.approx(np.corrcoef(table[column], table["person"])[0, 1])
+    assert "correlation with ratings" in capsys.readouterr().out
+    assert weighed(gated)["sets"][IN_USE]["correlation"] is None
+
+
+@pytest.mark.slow
 def test_sets_are_weighed_as_a_rescore_would(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only `use` has a weight: the means of that score. With all three, those of a rescore with these weights."""
     document = weighed(run, "+weights.sets.use_alone={use: 2}", "+weights.sets.even={use: 1, form: 1, depth: 1}")

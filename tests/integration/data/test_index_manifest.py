@@ -106,7 +106,7 @@ GIVEN = [ROWS[0], {"doc_id": "b<i>.pdf", "doc_type": "pdf"}]
 WORDS = [
     "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[retrieval]", "name=x", "system.index_manifest=index.jsonl",
 ]  # fmt: skip
-TOLD = "1 of 2 gold documents cannot be retrieved, because they are not in the index: b<i>.pdf (without chunks; q2)"
+TOLD = "1 of 2 gold documents are not in the index by its manifest, and no search of it finds them: b<i>.pdf (without chunks; q2)"
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixt
     assert "index.json" in capsys.readouterr().out
     write(Path(), "jsonl", [*GIVEN, {"doc_id": "new.md"}])
     assert main(["task=plan", *WORDS]) == 0
-    assert "index: 1 of 2 gold documents cannot be retrieved" in capsys.readouterr().out
+    assert "index: 1 of 2 gold documents are not in the index by its manifest" in capsys.readouterr().out
     assert main(WORDS) == 0
     assert run.resolve() != first, "another manifest is another run"
 

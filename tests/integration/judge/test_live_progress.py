@@ -34,7 +34,6 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TICK_S", "FIRST_PLAIN_S", "PLAIN_S"):
         monkeypatch.setattr(f"ragpipe.report.console.{name}", 0.1)
     monkeypatch.setattr("ragpipe.store.progress.EVERY_S", 0.05)
-    monkeypatch.setattr("ragpipe.store.progress.SHARE", 1.0)
 
 
 @contextmanager

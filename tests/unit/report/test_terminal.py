@@ -13,7 +13,7 @@ import pytest
 
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.console import Console
-from ragpipe.report.cost_section import cost_lines
+from ragpipe.report.cost_section import cost_lines, cost_with_system
 from ragpipe.report.job_comparison import COMPARISON_SCHEMA, Job
 from ragpipe.report.model import plain_text
 from ragpipe.report.report_data import ReportData
@@ -287,6 +287,28 @@ def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dic
     cost = {"used": used(**bill), "spent": {**used(), **spent}, "wasted": {"replies": 0, "usd": 0.0}}
     (line,) = cost_lines(replace(data, cost={**data.cost, **cost}))
     assert plain_text(line) == text
+
+
+@pytest.mark.parametrize(("usage", "line", "note"), [
+    # llamaindex-evaluators.md, "Putting It All Together": 1 (queryRag) + 15 + 15 + 1 (correctness) = 32 calls, 2 embeddings
+    (
+        {"calls": 1, "embedding_calls": 2, "prompt_tokens": 900, "completion_tokens": 100},
+        "cost: judge 31 calls, $1.00; system 1 call, 2 embeddings, 1,000 tokens, price unknown",
+        ["With the system: 32.0 calls (31.0 of the judge, 1.0 of the system) and 2.0 embeddings a case."],
+    ),
+    ({"requests": 3, "cost_usd": 0.5}, "cost: judge 31 calls, $1.00; system 3 calls, $0.5000",
+     ["With the system: 34.0 calls (31.0 of the judge, 3.0 of the system) a case."]),
+    ({"total_tokens": 1}, "cost: judge 31 calls, $1.00; system 1 token, price unknown", []),
+])  # fmt: skip
+def test_the_calls_of_a_whole_query_are_counted(tmp_path: Path, usage: dict[str, float], line: str, note: list[str]) -> None:
+    write_run(tmp_path, [Row("query-004", "a", {"faithfulness": 1.0}, output={"usage": usage})])
+    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    bill = {**used(calls=31, uses=31, replies=31, usd=1.0, usd_known=1.0), "per_case": {"calls": 31.0}}
+    cost = {"used": bill, "spent": used(calls=31, replies=31), "wasted": {"replies": 0, "usd": 0.0}}
+    assert plain_text(next(iter(cost_lines(replace(data, cost={**data.cost, **cost}))))) == line
+    assert list(cost_with_system(bill, data.metrics["overall"]["operations"]["usage"])) == note
 
 
 def job(number: int, *words: str) -> Job:

@@ -55,8 +55,22 @@ def test_a_small_weight_under_a_critical_gate_is_warned_about(weight: float, war
     assert any("a critical gate is on policy_compliance" in w for w in settings.warnings()) is warned
 
 
-def test_a_dominant_weight_is_warned_about() -> None:
-    assert any("overall_score says little else" in w for w in ScoringSettings(weights={"faithfulness": 9}).warnings())
+@pytest.mark.parametrize(("weights", "measured", "share"), [
+    ({"faithfulness": 9}, ["faithfulness", "answer_relevance"], "98%"),
+    ({"faithfulness": 0.9}, ["faithfulness", "answer_relevance"], "86%"),  # .9 of 1.05, though half of all weights
+    ({"faithfulness": 0.2}, ["faithfulness", "retrieval_score"], None),  # as shipped
+    ({"faithfulness": 0.22}, ["faithfulness", "answer_relevance"], None),  # 59 %
+    ({"faithfulness": 9}, ["faithfulness"], None),  # no overall score is shown
+])  # fmt: skip
+def test_a_weight_over_six_tenths_of_what_is_measured_is_warned_about(
+    weights: dict[str, float], measured: list[str], share: str | None
+) -> None:
+    """rag-evaluation-framework.md, Weight Constraints: "Single weight > 0.6 may cause over-indexing"."""
+    specs = [ScoreSpec(name, low=0, high=1) for name in measured]
+    said = [line for line in ScoringSettings(weights=weights).warnings(specs) if "overall_score says little else" in line]
+    assert [f"is {weights['faithfulness']:g}, {share} of the weights that the run measures" in line for line in said] == (
+        [True] if share else []
+    )
 
 
 ZEROS: dict[str, float] = dict.fromkeys(ScoringSettings().weights, 0.0)
