@@ -108,7 +108,7 @@ def _types(named: Mapping[str, Sequence[str]], old: _Documents, new: _Documents)
 
 
 def _recall(pairs: Pairs, scores: Sequence[PairedScore], types: Mapping[str, set[str]]) -> dict[str, Any] | None:
-    """Recall at the largest cut-off that both sides have, by type of the gold document; None without recall or types."""
+    """Recall at the largest cut-off that both sides have, by type of the gold document, the largest drop first; None without recall or types."""
     ranked = sorted((int(match[1]), score.name, score) for score in scores if (match := _RECALL.fullmatch(score.name)))
     if not ranked or not types:
         return None
@@ -121,4 +121,4 @@ def _recall(pairs: Pairs, scores: Sequence[PairedScore], types: Mapping[str, set
             means = {"base_mean": float(score.base[places].mean()), "candidate_mean": float(score.candidate[places].mean())}
             difference = {"difference": paired.difference, "interval": interval_document(paired.interval)}
             rows.append({"doc_type": kind, "n": len(places), **means, **difference})
-    return {"score": score.name, "by_doc_type": rows}
+    return {"score": score.name, "by_doc_type": sorted(rows, key=lambda row: row["difference"])}

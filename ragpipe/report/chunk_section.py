@@ -49,7 +49,7 @@ def _by_type(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
 
 
 def versions_section(data: ReportData) -> Section | None:
-    """By score the questions that a version of the system (or a method) repaired or broke; None where no two were asked the same."""
+    """By score the questions that a version of the system (or a method) repaired or broke; None where there is none."""
     rows = [
         TableRow(
             (
@@ -63,6 +63,7 @@ def versions_section(data: ReportData) -> Section | None:
         )
         for score, low in data.low_scores.items()
         for change in low.get("versions", {}).get("changes", ())
+        if change["repaired"]["n"] or change["broke"]["n"]
     ]
     if not rows:
         return None

@@ -88,7 +88,8 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     for name, score in comparison["scores"].items():
         if mark := parts_mark(score).strip(" ()"):
             yield f"{name}: {mark}"
-    yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+    if len((comparison["versions"] or {}).get("scores", ())) != 1:  # else the line on versions says the same
+        yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from slice_lines(comparison["slices"])
     yield from _notes(document, comparison)
 

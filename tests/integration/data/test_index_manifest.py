@@ -259,13 +259,13 @@ def test_two_indexes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert index["gold"] == {"n": 2, "n_lost": 1, "n_found": 0, "lost": [{"document": "scan.pdf", "n_samples": 2, "samples": ["q2", "q3"]}]}
     rows = index["recall"]["by_doc_type"]
     assert [(row["doc_type"], row["n"], row["base_mean"], row["candidate_mean"]) for row in rows] == [
-        ("markdown", 1, 1, 1),
         ("pdf", 2, 1, 0),
+        ("markdown", 1, 1, 1),
     ]
     lines = [
         "index: 2 -> 2 documents (1 lost: scan.pdf; 1 new: new.md; 1 with other chunks), 3 -> 4 chunks, 200.0 -> 150.0 tokens per chunk",
         "1 of 2 gold documents can no longer be reached: scan.pdf (asked by q2, q3)",
-        "recall@10 by type of the gold document: markdown 1.000 -> 1.000, ",
+        "recall@10 by type of the gold document: pdf 1.000 -> 0.000, ",
     ]
     page, markdown = ((folder / name).read_text() for name in ("compare.html", "comparison.md"))
     assert [line for line in lines if line not in said] == []
