@@ -221,9 +221,9 @@ def index_lines(index: Mapping[str, Any] | None) -> Iterator[str]:
             f"{on_one_line(row['document'], _ID)} (asked by {_ids(row['samples'])})" for row in gold["lost"][:NAMED]
         )
         more = f"; and {whole(gold['n_lost'] - NAMED)} more" if gold["n_lost"] > NAMED else ""
-        yield f"{whole(gold['n_lost'])} of {whole(gold['n'])} gold documents can no longer be reached: {named}{more}"
+        yield f"{whole(gold['n_lost'])} of {whole(gold['n'])} gold documents are no longer in the index by its manifest: {named}{more}"
     if gold["n_found"]:
-        yield f"{whole(gold['n_found'])} of {whole(gold['n'])} gold documents can be reached now"
+        yield f"{whole(gold['n_found'])} of {whole(gold['n'])} gold documents are in the index now by its manifest"
     if index["recall"]:
         rows = (
             f"{on_one_line(row['doc_type'], _ID)} {figure_text(row['base_mean'])} -> {figure_text(row['candidate_mean'])}, "

@@ -264,13 +264,13 @@ def test_two_indexes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     lines = [
         "index: 2 -> 2 documents (1 lost: scan.pdf; 1 new: new.md; 1 with other chunks), 3 -> 4 chunks, 200.0 -> 150.0 tokens per chunk",
-        "1 of 2 gold documents can no longer be reached: scan.pdf (asked by q2, q3)",
+        "1 of 2 gold documents are no longer in the index by its manifest: scan.pdf (asked by q2, q3)",
         "recall@10 by type of the gold document: pdf 1.000 -> 0.000, ",
     ]
     page, markdown = ((folder / name).read_text() for name in ("compare.html", "comparison.md"))
     assert [line for line in lines if line not in said] == []
     assert [line for line in lines[:2] if line.replace("->", "-&gt;") not in page] == []
-    assert "gold documents can no longer be reached: scan.pdf" in markdown
+    assert "gold documents are no longer in the index by its manifest: scan.pdf" in markdown
 
 
 @pytest.mark.slow
