@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.sample import OUTPUT_KEY, distinct_references
 from ragpipe.core.text import MatchableText, Span, on_one_line, quote_pieces
+from ragpipe.report.styled_text import plural
 from ragpipe.score.chunk_support import CARRIED, ChunkSupport, chunk_support
 from ragpipe.store.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run_tables import columns_at, count_rows, run_file_error, schema_of
@@ -165,8 +166,8 @@ def support_lines(support: ChunkSupport, ranks: Sequence[Any]) -> Iterator[str]:
     steps = [f"{n} with {ranks[place]}" for place, n in support.chain[1:]]
     for place, n in support.chain[:1]:
         yield ", ".join([f"YES from context {ranks[place]} on: {n} of {total} claims with context {ranks[place]}", *steps])
-    if not steps and not support.chain:
-        yield f"NO to the end: no context carries one of {total} claims"
+    if not support.chain:
+        yield f"NO to the end: no context carries any of {plural(total, 'claim')}"
     if unused := [str(rank) for place, rank in enumerate(ranks) if place not in support.used]:
         yield f"carry nothing: {len(unused)} of {len(ranks)} contexts ({', '.join(unused)})"
 

@@ -196,6 +196,12 @@ def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
         page.click("#pane .chunk summary >> nth=0")
         assert page.locator("#pane .chunk[open] mark.contradicts").all_text_contents() == ["contradicts", "fee is twelve"]
         assert page.locator("#pane .text mark.contradicted").all_text_contents() == ["The fee is ten euros."]
+        support = page.locator("#pane details", has_text="Claims by context (grade)")
+        support.locator("summary").click()
+        assert support.locator("tbody td").all_text_contents() == ["The fee is ten euros.", "not supported"]
+        assert support.locator("li").all_text_contents() == [
+            "NO to the end: no context carries any of 1 claim", "carry nothing: 2 of 2 contexts (1, 2)",
+        ]  # fmt: skip
         ranking = page.locator("#pane details", has_text="Ranking (6 scores)")
         ranking.locator("summary").click()
         assert ranking.locator("thead th").all_text_contents() == ["measure", "base @1", "base @3", "base @5", "new @1", "new @3", "new @5"]  # fmt: skip

@@ -54,7 +54,7 @@ def test_how_claims_are_carried(claims: tuple[JudgedClaim, ...], hows: list[str]
         (AUTHOR, VOTES, TOKENS),
         ["YES from context 1 on: 1 of 3 claims with context 1, 2 with 2, 3 with 3", "carry nothing: 1 of 4 contexts (4)"],
     ),
-    ((VETOED,), ["NO to the end: no context carries one of 1 claims", "carry nothing: 4 of 4 contexts (1, 2, 3, 4)"]),
+    ((VETOED,), ["NO to the end: no context carries any of 1 claim", "carry nothing: 4 of 4 contexts (1, 2, 3, 4)"]),
 ])  # fmt: skip
 def test_the_chain_in_words(claims: tuple[JudgedClaim, ...], lines: list[str]) -> None:
     support = chunk_support(details(*claims), [(chunk.id, chunk.rank) for chunk in CHUNKS])
