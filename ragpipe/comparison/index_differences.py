@@ -37,14 +37,15 @@ def index_differences(base: Side, candidate: Side, pairs: Pairs, scores: Sequenc
     if old == new and all(getattr(before, name) == getattr(after, name) for name in _VERSIONS):
         return None
     found, now = ({name for name, row in rows.items() if row["chunks"]} for rows in (old, new))
-    named = _named_gold(candidate, pairs, old, new)
+    gone, come, named = found - now, now - found, _named_gold(candidate, pairs, old, new)
+    lost = [{"document": name, "n_samples": len(ids), "samples": ids[:_LISTED]} for name, ids in named.items() if name in gone]
     changed = [name for name in found & now if any(old[name][key] != new[name][key] for key in ("chunks", "tokens"))]
     return {
         "documents": {
             "base": len(found),
             "candidate": len(now),
-            **_listed("lost", [name for name in old if name in found - now]),
-            **_listed("new", [name for name in new if name in now - found]),
+            **_listed("lost", [name for name in old if name in gone]),
+            **_listed("new", [name for name in new if name in come]),
             "n_rechunked": len(changed),
         },
         "chunks": {"base": before.overall.chunks_embedded, "candidate": after.overall.chunks_embedded},
@@ -52,11 +53,9 @@ def index_differences(base: Side, candidate: Side, pairs: Pairs, scores: Sequenc
         "versions": {name: [getattr(before, name), getattr(after, name)] for name in _VERSIONS},
         "gold": {
             "n": len(named),
-            "n_lost": len(lost := {name: ids for name, ids in named.items() if name in found - now}),
-            "n_found": sum(name in now - found for name in named),
-            "lost": [{"document": name, "n_samples": len(ids), "samples": ids[:_LISTED]} for name, ids in lost.items()][
-                :_LISTED
-            ],
+            "n_lost": sum(name in gone for name in named),
+            "n_found": sum(name in come for name in named),
+            "lost": lost[:_LISTED],
         },
         "recall": _recall(pairs, scores, _types(named, old, new)),
     }

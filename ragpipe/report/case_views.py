@@ -168,7 +168,8 @@ def support_lines(support: ChunkSupport, ranks: Sequence[Any]) -> Iterator[str]:
         yield ", ".join([f"YES from context {ranks[place]} on: {n} of {total} claims with context {ranks[place]}", *steps])
     if not support.chain:
         yield f"NO to the end: no context carries any of {plural(total, 'claim')}"
-    if unused := [str(rank) for place, rank in enumerate(ranks) if place not in support.used]:
+    used = set(support.used)
+    if unused := [str(rank) for place, rank in enumerate(ranks) if place not in used]:
         yield f"carry nothing: {len(unused)} of {len(ranks)} contexts ({', '.join(unused)})"
 
 

@@ -22,6 +22,7 @@ CARRIED = {
 """How a claim is carried, each with its words. `one`: a single chunk holds all of its quotes; `redundant`: several do; `spread`: its
 quotes are in several chunks, and none has them all; `not_found`: supported, by no quote that a chunk holds."""
 _COUNTS = ("claims", *CARRIED, "chunks", "used", "carried")
+_TYPES, _OTHER = 50, "(other)"  # different types of chunks counted apart; all further ones are one
 _OF_TYPE = ("chunks", "used", "carried")
 
 
@@ -59,20 +60,30 @@ class ChunkSupport:
 def chunk_support(details: Mapping[str, Any], chunks: Sequence[tuple[Any, Any]]) -> ChunkSupport | None:
     """What the `claims` in the details of a score (`claim_details`) say of the chunks, given as (id, rank). None without a claim whose
     quotes were looked up. A quote counts for every chunk that holds it word for word, whichever the judge had in mind."""
-    rows = details.get("claims")
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    if not rows or not all(isinstance(row.get("evidence"), list) for row in rows):
+    rows = _objects(details.get("claims"))
+    if not rows or any(_places(row) is None for row in rows):
         return None
-    places = {chunk: place for place, chunk in reversed(list(enumerate(chunks)))}
-    return ChunkSupport([_carried(row, places) for row in rows], len(chunks))
+    numbers = {f"{rank} {name}": number for number, (name, rank) in reversed(list(enumerate(chunks)))}
+    return ChunkSupport([_carried(row, numbers) for row in rows], len(chunks))
 
 
-def _carried(row: Mapping[str, Any], places: Mapping[tuple[Any, Any], int]) -> CarriedClaim:
+def _objects(value: Any) -> list[dict[str, Any]] | None:
+    """A list of objects; None for any other value, which a metric of a user's may have written there."""
+    return value if isinstance(value, list) and all(isinstance(item, dict) for item in value) else None
+
+
+def _places(row: Mapping[str, Any]) -> list[list[dict[str, Any]]] | None:
+    """The places of each quote of a claim; None where quotes were not looked up."""
+    quotes = _objects(row.get("evidence"))
+    places = None if quotes is None else [_objects(quote.get("places")) for quote in quotes]
+    return None if places is None or None in places else [found for found in places if found is not None]
+
+
+def _carried(row: Mapping[str, Any], numbers: Mapping[str, int]) -> CarriedClaim:
     if not row.get("supported"):
         return CarriedClaim(str(row.get("claim")), "unsupported")
-    found = ({places.get((at.get("chunk"), at.get("rank"))) for at in quote.get("places") or ()} for quote in row["evidence"])
-    quotes = [{place for place in chunks if place is not None} for chunks in found]
-    quotes = [chunks for chunks in quotes if chunks]
+    named = ({f"{place.get('rank')} {place.get('chunk')}" for place in places} for places in _places(row) or ())
+    quotes = [chunks for names in named if (chunks := {numbers[name] for name in names if name in numbers})]
     if not quotes:
         return CarriedClaim(str(row.get("claim")), "not_found")
     alone = set.intersection(*quotes)
@@ -106,8 +117,9 @@ class SupportCounts:
         counts = [len(hows), *map(hows.count, CARRIED)]
         self._cases.setdefault(name, GrowingArray(np.int64)).add(np.array([case, *counts, *_of_chunks(carried)]))
         of_score = self._types.setdefault(name, {})
-        for kind in dict.fromkeys(kind for kind in types if kind is not None):
-            chosen = carried[[each == kind for each in types]]
+        kinds = [kind if kind is None or kind in of_score or len(of_score) < _TYPES else _OTHER for kind in types]
+        for kind in dict.fromkeys(kind for kind in kinds if kind is not None):
+            chosen = carried[[each == kind for each in kinds]]
             of_score.setdefault(kind, GrowingArray(np.int64)).add(np.array([case, *_of_chunks(chosen)]))
 
     def summary(self, places: Whole) -> dict[str, Any]:

@@ -62,7 +62,13 @@ def test_the_chain_in_words(claims: tuple[JudgedClaim, ...], lines: list[str]) -
     assert list(support_lines(support, [1, 2, 3, 4])) == lines
 
 
-@pytest.mark.parametrize("other", [{}, {"claims": []}, {"claims": "none"}, {"claims": [{"claim": "c", "supported": True}]}])
+QUOTED: dict[str, Any] = {"claim": "c", "supported": True}
+
+
+@pytest.mark.parametrize("other", [
+    {}, {"claims": []}, {"claims": "none"}, {"claims": ["c"]}, {"claims": [QUOTED]},
+    {"claims": [{**QUOTED, "evidence": ["quote"]}]}, {"claims": [{**QUOTED, "evidence": [{"quote": "q", "places": "here"}]}]},
+])  # fmt: skip
 def test_a_score_without_quotes_says_nothing(other: dict[str, Any]) -> None:
     assert chunk_support(other, [("p", 1)]) is None
 
