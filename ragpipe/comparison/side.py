@@ -23,6 +23,7 @@ from ragpipe.core.score import NO_FACTUAL_CLAIMS
 from ragpipe.core.text import on_one_line
 from ragpipe.score.iterations import cases_of, members, open_records, repeats
 from ragpipe.score.normalisation import OVERALL
+from ragpipe.score.system_usage import suite_seconds
 from ragpipe.stats.difference_verdict import DifferenceVerdict, DropVerdict
 from ragpipe.stats.differences import FEWEST_CHANGED, paired_difference
 from ragpipe.store.run_folder import RunFolder
@@ -108,6 +109,10 @@ class Side:
             "name": str(self.manifest["name"]),
             "method": self.method or (self.methods[0] if len(self.methods) == 1 else None),
             "created_at": self.manifest["created_at"],
+            "duration_s": self.manifest.get("duration_s"),
+            "suite_s": suite_seconds(
+                (self.metrics["by"].get("method", {}).get(self.method) or self.metrics["overall"])["operations"]
+            ),
             "folder": self.folder.root.name,
             "iterations": list(self.metrics["iterations"]),
             "n_cases": len(self.rows),

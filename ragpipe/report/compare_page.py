@@ -30,7 +30,7 @@ from ragpipe.report.compare_charts import (
     slice_maps,
     unscaled_forest,
 )
-from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, version_lines, why_lines
+from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, side_lines, version_lines, why_lines
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
@@ -192,7 +192,7 @@ def compare_page(
     comparisons: Sequence[Comparison],
     limit: int = CASES_MAX,
 ) -> Page:
-    """The page. It holds no time: equal comparisons give equal bytes. Its blocks are read from the run folders when it is
+    """The page: equal comparisons give equal bytes. Its blocks are read from the run folders when it is
     written, with the tables open. Raises DataError for a run folder that cannot be read, then too.
 
     Args:
@@ -212,6 +212,7 @@ def compare_page(
             document=document,
             base=names[0],
             names=names[1:],
+            sides=side_lines(document),
             panels=[_panel(document, item, names, rows) for item in document["comparisons"]],
             rows=rows,
             worst=list(_worst(rows, document, names)),

@@ -10,7 +10,7 @@ from ragpipe.comparison.score_differences import OPERATIONS
 from ragpipe.comparison.settings import SMALLEST_SHARE
 from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
 from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
-from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, whole, wins_text
+from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, run_words, whole, wins_text
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 _TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "verdict"))
@@ -38,6 +38,12 @@ def side_label(side: Mapping[str, Any]) -> str:
     """`quickstart/b8d9448cf7bb baseline`."""
     label = f"{side['name']}/{side['run_id']}" + (f" {side['method']}" if side["method"] else "")
     return on_one_line(label, 2 * _ID)
+
+
+def side_lines(document: Mapping[str, Any]) -> list[str]:
+    """`base quickstart/b8d9448cf7bb, 2026-11-29 18:27 UTC, took 8.2 s` and the same of each candidate."""
+    sides = [("base", document["base"]), *(("new", side) for side in document["candidates"])]
+    return [", ".join(filter(None, (f"{role} {side_label(side)}", run_words(side)))) for role, side in sides]
 
 
 def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
@@ -356,7 +362,8 @@ _LISTED = 20  # flipped cases and slices of a comparison
 
 def summary_markdown(document: Mapping[str, Any]) -> str:
     """The page: for each candidate the verdict, the headline scores, flips, slices, all scores, and what differs."""
-    lines = [f"# Compared with {escape_markdown(side_label(document['base']))}"]
+    lines = [f"# Compared with {escape_markdown(side_label(document['base']))}", ""]
+    lines += [f"- {escape_markdown(line)}" for line in side_lines(document)]
     for comparison in document["comparisons"]:
         lines += ["", *_candidate(document, comparison)]
     settings = document["settings"]

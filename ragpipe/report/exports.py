@@ -1,7 +1,7 @@
 """`report.junit.xml`: the gates as test cases, for the CI systems that show such files. It fails exactly where a run is blocked.
 
 The elements are those of Jenkins' schema (https://github.com/jenkinsci/xunit-plugin, junit-10.xsd), which GitLab, GitHub and
-Azure read too. It holds no time: equal results give equal bytes.
+Azure read too. Equal results give equal bytes but for the id, date and duration of the run among the properties.
 
 A history as OpenMetrics text: a sample per run, score and figure, at the time of the run.
 
@@ -27,6 +27,7 @@ from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
 from ragpipe.report.comparison_summary import side_label, undecided_text
 from ragpipe.report.styled_text import difference_text, whole
+from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
 from ragpipe.store.run_folder import IterationFolder, RunFolder, make_folder
 from ragpipe.store.run_tables import batches, is_json, schema_of
@@ -34,9 +35,11 @@ from ragpipe.store.run_tables import batches, is_json, schema_of
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
 
 
-def junit_xml(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, name: str, verdict: str = "") -> str:
-    """The file for the run called `name`: `metrics` are its iterations' metrics.json, `gates` its gates.json, `verdict` the sentence
-    of its verdict.json.
+def junit_xml(
+    metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | None, *, run: Mapping[str, Any], verdict: str = ""
+) -> str:
+    """The file for a run: `metrics` are its iterations' metrics.json, `gates` its gates.json, `run` its `name` and what its manifest says of
+    its id, date and duration, `verdict` the sentence of its verdict.json.
 
     A critical gate that did not pass is a failure whose type is the verdict (`failed`, `no_evidence`, ...); a quality gate
     that did not, or an inconclusive one that only warns, is passed, with the warning in its output; one that is diagnostic
@@ -45,7 +48,7 @@ def junit_xml(metrics: Sequence[Mapping[str, Any]], gates: Mapping[str, Any] | N
     """
     declared = gates["gates"] if gates else ()
     cases = [_gate(gate) for gate in declared] or [_iteration(iteration) for iteration in metrics]
-    return junit_document([(name, [("verdict", verdict), *_facts(metrics)], cases)])
+    return junit_document([(run["name"], [("verdict", verdict), *_facts(metrics, run)], cases)])
 
 
 def junit_document(suites: Sequence[tuple[str, Sequence[tuple[str, str]], Sequence[Xml.Element]]]) -> str:
@@ -102,13 +105,16 @@ def _count(cases: Sequence[Xml.Element], element: str) -> int:
     return sum(case.find(element) is not None for case in cases)
 
 
-def _facts(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _facts(metrics: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What identifies the run: the file is read without its folder."""
+    facts = [(key, str(run[key])) for key in ("run_id", "created_at", "duration_s") if key in run]
     if not metrics:
-        return []
+        return facts
     last = metrics[-1]
+    if (suite := suite_seconds(last["overall"]["operations"])) is not None:
+        facts.append(("suite_s", f"{suite:.1f}"))
     counts = [("cases", whole(last["n_cases"])), ("iterations", str(len(metrics)))]
-    return [("signature", on_one_line(last["signature"], 4000)), *counts]
+    return [*facts, ("signature", on_one_line(last["signature"], 4000)), *counts]
 
 
 def xml_text(text: str) -> str:

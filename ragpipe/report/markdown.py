@@ -38,6 +38,7 @@ def render_markdown(report: Report) -> str:
     """The page; excerpts of cases show 600 characters of each text."""
     report = report.for_medium("markdown")
     head = ["# Evaluation report", "", code_span(report.signature, _SIGNATURE_LIMIT), "", f"{report.summary}."]
+    head += ["", f"{_line(report.run)}."] if report.run else []
     head += _verdict(report.verdict) if report.verdict else []
     for note in report.notices:
         head += ["", *_note(note)]

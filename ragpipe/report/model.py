@@ -227,7 +227,7 @@ class RunVerdict:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report: what the run is, its verdict, and notices before the sections."""
+    """A whole report: what the run is, its verdict, and notices before the sections. `run` is its id, name, date and times."""
 
     name: str
     summary: str
@@ -235,6 +235,7 @@ class Report:
     verdict: RunVerdict | None
     notices: tuple[Note, ...]
     sections: tuple[Section, ...]
+    run: RichText = ""
 
     def for_medium(self, medium: Medium) -> Report:
         """The report with what this medium shows, in the same order. Sections without any part are left out."""

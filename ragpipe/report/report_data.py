@@ -122,6 +122,7 @@ class ReportData:
         cost: `cost.json` of the same iterations.
         settings: The `report` section of the configuration.
         name: What the user calls the run.
+        run: `run_id`, `created_at` and `duration_s` of its manifest; empty where there is none.
         gates: `gates.json`.
         index: `index.json`; None for a run without an index manifest.
         methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
@@ -138,6 +139,7 @@ class ReportData:
     cost: Mapping[str, Any]
     settings: ReportSettings = field(default_factory=ReportSettings)
     name: str = ""
+    run: Mapping[str, Any] = field(default_factory=dict)
     gates: Mapping[str, Any] = field(default_factory=lambda: {"gates": ()})
     index: IndexCoverage | None = None
     methods: Mapping[str, Any] | None = None

@@ -1,5 +1,5 @@
-"""`report.html`: a run as one file to look at. It loads nothing and sends nothing, and holds no time and nothing that this
-machine paid: equal runs give equal bytes.
+"""`report.html`: a run as one file to look at. It loads nothing and sends nothing, and holds nothing that this machine
+paid: equal runs give equal bytes but for the line that says which run it is, of when, and how long it took.
 """
 
 from __future__ import annotations

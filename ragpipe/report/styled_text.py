@@ -197,6 +197,23 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(columns_of(line) for cell in column for line in cell.split("\n")) for column in zip(*rows, strict=True)]
 
 
+def run_words(run: Mapping[str, Any]) -> str:
+    """`2026-11-29 18:27 UTC, took 8.2 s, the system under test 2 min 3 s`: when a run was started, how long it took, and the time of
+    the system under test. What is not recorded is left out."""
+    date = f"{run['created_at'][:16].replace('T', ' ')} UTC" if run.get("created_at") else ""
+    took = f"took {_seconds(run['duration_s'])}" if run.get("duration_s") is not None else ""
+    suite = f"the system under test {_seconds(run['suite_s'])}" if run.get("suite_s") is not None else ""
+    return ", ".join(filter(None, (date, took, suite)))
+
+
+def _seconds(seconds: float) -> str:
+    """`8.2 s`, `12 min 34 s`, `2 h 3 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {left} s"
+
+
 def whole(number: float) -> str:
     """`12,345`."""
     return f"{int(number):,}"

@@ -65,11 +65,13 @@ _Grid = list[list[str]]
 
 
 def print_report(report: Report, console: Console, page: str = "") -> None:
-    """Print the verdict, what the run is, the sections, the warnings, and the path of the `page` that has more. The sections of a
+    """Print the verdict, which run it is, what it is of, the sections, the warnings, and the path of the `page` that has more. The sections of a
     report without a verdict have their titles."""
     report, columns = report.for_medium("terminal"), console.width
     if report.verdict:
         console.lines(wrapped(_verdict(report.verdict, console.screen), columns))
+    if report.run:
+        _print_note(Note(report.run), console)
     for note in report.notices:
         _print_note(note, console)
     notes: list[Note] = []

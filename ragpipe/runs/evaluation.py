@@ -44,6 +44,7 @@ from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.runs.write_reports import write_reports
 from ragpipe.store.files import sweep_below
 from ragpipe.store.folder_lock import FolderLock
+from ragpipe.store.progress import judged_seconds
 
 
 class Evaluation:
@@ -121,6 +122,7 @@ class Evaluation:
         return is_final and is_scored and self._folder.gates.is_file()
 
     def _run_stages(self) -> int:
+        earlier = sum(judged_seconds(self._folder.iteration(number).wall) or 0.0 for number in self._spec.iterations)
         inputs = prepare_inputs(self._spec, self._policy, self._console)
         manifest = inputs.manifest
         for iteration in self._spec.iterations:
@@ -129,6 +131,9 @@ class Evaluation:
         scored = scored_iterations(self._folder)
         if self._scored:
             manifest["ended_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+            manifest["duration_s"] = round(earlier + time.monotonic() - self._began, 1)
+            manifest |= self._policy.recorded_times()
+            write_manifest(self._folder, manifest)  # reports show it
         combined = bool(self._scored) or not is_combined(self._folder, scored)
         if combined:
             unseal(self._folder, "final/", "gates.json")

@@ -21,6 +21,8 @@ from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
 from ragpipe.store.run_tables import run_file_error
 
+TIMES = ("created_at", "ended_at", "duration_s")
+"""When a run was started, when it was scored last, and the seconds of that start with the judging of the starts before."""
 _PACKAGES = ("aiohttp", "hydra-core", "litellm", "numpy", "omegaconf", "pyarrow", "pydantic")
 
 

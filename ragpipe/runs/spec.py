@@ -28,6 +28,7 @@ from ragpipe.runs.case_sources import CaseSource
 from ragpipe.runs.finished_run import FinishedRun
 from ragpipe.runs.identity import run_id
 from ragpipe.runs.judge_access import open_judge, open_replay, recorded_replies, store_place, usable_replies
+from ragpipe.runs.manifest import TIMES
 from ragpipe.runs.scoring_files import NO_FILES, ScoringFiles
 from ragpipe.runs.settings import RunConfig
 from ragpipe.store.call_store import StoredCalls
@@ -138,6 +139,10 @@ class EvaluatePolicy:
         """The prices of the iteration's replies; None for those of now."""
         return None
 
+    def recorded_times(self) -> Mapping[str, Any]:
+        """When the run was made and how long it took, as a manifest has it; empty for a run that is made now."""
+        return {}
+
 
 class RejudgePolicy(EvaluatePolicy):
     """`task=rejudge`: replies of the finished run come first, then those of the call store, then the judge.
@@ -196,6 +201,10 @@ class VerifyPolicy(RescorePolicy):
     ):
         super().__init__(finished, fix=fix)
         self._spend, self._rates = spend, rates
+        self._times = {key: finished.manifest[key] for key in TIMES if key in finished.manifest}
+
+    def recorded_times(self) -> Mapping[str, Any]:
+        return self._times
 
     def recorded_spend(self, iteration: int) -> Usage | None:
         return self._spend(iteration)

@@ -23,9 +23,10 @@ from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figur
 from ragpipe.report.run_page import RunCases, write_run_page
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.terminal import print_report
-from ragpipe.report.verdict_section import notices, run_verdict, summary_line, verdict_of
+from ragpipe.report.verdict_section import notices, run_line, run_verdict, summary_line, verdict_of
 from ragpipe.runs.collected_outputs import system_failures
 from ragpipe.runs.combine_iterations import scored_iterations
+from ragpipe.runs.manifest import TIMES
 from ragpipe.runs.report_sources import ReportSources
 from ragpipe.score.gate_rules import gates_document
 from ragpipe.store.files import json_unless_same, write_unless_same
@@ -51,7 +52,7 @@ def write_reports(
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
     plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]
-    shown = {"iteration": iteration.root.name, "name": name_of(run), "drift": drift_of(run), "plugins": plugins}
+    shown = {"iteration": iteration.root.name, "run": run_facts(run), "drift": drift_of(run), "plugins": plugins}
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
     if written is not None and not prints:
@@ -109,7 +110,7 @@ def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
 
         per_iteration = metrics_per_iteration(run)
         sentence = read_json(run.verdict)["sentence"]
-        write_unless_same(run.junit, junit_xml(per_iteration, gates_of(run), name=name_of(run), verdict=sentence))
+        write_unless_same(run.junit, junit_xml(per_iteration, gates_of(run), run=run_facts(run), verdict=sentence))
         written.append(run.junit)
     return written + export_tables(run, formats, numbers)
 
@@ -125,6 +126,7 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         cost,
         settings,
         name=name_of(run),
+        run=run_facts(run),
         gates=gates_of(run),
         index=read_index(run.index),
         methods=(None if found is None else {"run_id": run_id_of(run), **found}),
@@ -185,6 +187,7 @@ def build_report(data: ReportData) -> Report:
         verdict=verdict_of(data),
         notices=tuple(notices(data)),
         sections=tuple(section for section in sections if section is not None),
+        run=run_line(data),
     )
 
 
@@ -212,6 +215,12 @@ def run_id_of(run: RunFolder) -> str:
 def name_of(run: RunFolder) -> str:
     """What the user calls the run; a folder without a manifest has its own name."""
     return str(_manifest(run).get("name") or run.root.name)
+
+
+def run_facts(run: RunFolder) -> dict[str, Any]:
+    """What tells this run from others: its id and name, when it was made and how long that took."""
+    manifest = _manifest(run)
+    return {"run_id": run_id_of(run), "name": name_of(run), **{key: manifest[key] for key in TIMES if key in manifest}}
 
 
 def drift_of(run: RunFolder) -> dict[str, Any]:

@@ -78,6 +78,12 @@ class CaseNumbers:
         return found
 
 
+def suite_seconds(operations: Mapping[str, Any]) -> float | None:
+    """The time that the system took over all cases that record one, from `operations` of a summary; None where none does."""
+    total = operations["latency_ms"].get("total")
+    return total["n"] * total["mean"] / 1000 if total else None
+
+
 def usage_summary(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """`operations.usage` from the distributions of `figures` beside ANY; empty where no case names its usage.
 

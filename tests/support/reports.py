@@ -51,3 +51,10 @@ def line_of(text: str, start: str) -> str:
     """The one line of a terminal's output that begins so."""
     (line,) = [line for line in text.splitlines() if re.match(re.escape(start), line)]
     return line
+
+
+def without_run_line(page: str) -> str:
+    """A report without the date and the times of its run: all that differs in the reports of equal runs."""
+    changed, count = re.subn(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, took [^<\n]+", "TIMES", page)
+    assert count == 1, count
+    return changed

@@ -99,7 +99,7 @@ def test_without_gates_one_case_an_iteration(tmp_path: Path) -> None:
     assert cases["iteration 1 complete"].find("failure") is None
     metrics = stored(tmp_path, "metrics.json")
     metrics["overall"]["scores"]["faithfulness"]["n_missing"] = 3
-    found = Xml.fromstring(junit_xml([metrics, {**metrics, "iteration": 2}], None, name="x"))
+    found = Xml.fromstring(junit_xml([metrics, {**metrics, "iteration": 2}], None, run={"name": "x"}))
     fits(found)
     assert [case.attrib["name"] for case in found.iter("testcase")] == ["iteration 1 complete", "iteration 2 complete"]
     assert found.attrib["failures"] == "2"
@@ -110,7 +110,7 @@ def test_without_gates_one_case_an_iteration(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["]]><x/>", "a\x00\x0b\x1b[2J\ufffe\uffff", "<&\"'>", "\ud800", "漢 🙂 é", "a\r\nb"])
 def test_any_text_gives_readable_xml(tmp_path: Path, text: str) -> None:
     gate = {"name": text, "tier": "critical", "verdict": "failed", "outcome": "blocked", "sentence": text}
-    found = Xml.fromstring(junit_xml([], {"gates": [gate]}, name=text).encode("utf-8"))
+    found = Xml.fromstring(junit_xml([], {"gates": [gate]}, run={"name": text}).encode("utf-8"))
     fits(found)
     (case,) = found.iter("testcase")
     assert len(list(case)) == 1
