@@ -13,6 +13,8 @@ from pydantic import AfterValidator, Field
 from ragpipe.core.settings import Settings
 
 Status = Literal["ok", "skipped", "error"]
+Stage = Literal["end_to_end", "retrieval", "generation"]
+"""What a score is about: the answer against what was asked for, what was retrieved, or the answer against what was retrieved."""
 NO_FACTUAL_CLAIMS = "no_factual_claims"
 """The reason of a score of an answer that states nothing, as a refusal does; it is skipped, or has a value all the same."""
 
@@ -26,7 +28,8 @@ class ScoreSpec:
     `grades` are those that a judge gives, the best first, each with its lowest value; empty for a share of verdicts, a
     computed score and a scale without steps. `in_class` says that it is 1 where a case is of one class of several: the
     name of the classification and of the class. `method` is how it is made where a metric has several ways whose values do not
-    compare: a threshold may be of one of them. `metric` is the name of the metric that gives it, set where it is configured.
+    compare: a threshold may be of one of them. `metric` is the name of the metric that gives it and `stage` what that is about, set
+    where it is configured.
     """
 
     name: str
@@ -39,6 +42,7 @@ class ScoreSpec:
     in_class: tuple[str, str] | None = None
     method: str = ""
     metric: str = ""
+    stage: Stage = "end_to_end"
 
     def holds(self, value: float) -> bool:
         """Whether a value lies on the native scale, its ends included; a side without an end holds all."""

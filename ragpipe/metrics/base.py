@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ragpipe.core.sample import NOT_RECORDED, PARTS, Case, Chunk, OutputPart, Sample, distinct_references
-from ragpipe.core.score import LabelQuestion, Score, ScoreColumns, ScoreSpec
+from ragpipe.core.score import LabelQuestion, Score, ScoreColumns, ScoreSpec, Stage
 from ragpipe.judge.answer_type import Answer
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.prompt_library import GradedExamples
@@ -132,13 +132,22 @@ class Metric(BaseModel):
 
     @cached_property
     def score_specs(self) -> tuple[ScoreSpec, ...]:
-        """Its scores, in declared order, each with the metric's name."""
-        return tuple(replace(spec, metric=self.name) for spec in self.scores())
+        """Its scores, in declared order, each with the metric's name and stage."""
+        return tuple(replace(spec, metric=self.name, stage=self.stage) for spec in self.scores())
 
     @cached_property
     def score_names(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(spec.name for spec in self.score_specs)
+
+    @property
+    def stage(self) -> Stage:
+        """By what it uses: contexts alone are retrieval, contexts with the answer generation, anything else is end to end."""
+        used = {*self.required, *self.reads}
+        uses_answer = bool(used & {"answer", "citations"})
+        if self.measures_retrieval or "contexts" in used:
+            return "generation" if uses_answer else "retrieval"
+        return "end_to_end"
 
     @property
     def required(self) -> frozenset[Need]:

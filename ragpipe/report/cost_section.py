@@ -27,7 +27,7 @@ from ragpipe.report.model import (
     joined,
     pieces_of,
 )
-from ragpipe.report.report_data import ReportData, heading, iteration_count, method_groups, table_scores, weights_of
+from ragpipe.report.report_data import ReportData, heading, iteration_count, method_groups, table_scores, times_of, weights_of
 from ragpipe.report.spread_section import GROUPS_SHOWN
 from ragpipe.report.styled_text import count_with_share, is_free, is_recorded, money, percentage, plural, price, whole
 from ragpipe.stats.noise_floor import NoiseFloor, best_repeats
@@ -48,7 +48,7 @@ def cost_section(data: ReportData) -> Section:
     """The calls that the results use. What this folder's own processes paid differs from machine to machine: it is shown
     on the terminal and in Markdown, not in HTML."""
     cost = data.cost
-    terminal = [Note(text, shown_in=TERMINAL) for text in cost_lines(data)]
+    terminal = [Note(text, shown_in=TERMINAL) for text in (*cost_lines(data), *_run_line(data))]
     if not cost["used"]["uses"]:
         return Section("cost", "Cost", (Note("No judge was asked.", shown_in=PAGES), *terminal), folded=True)
     whole_case = cost_with_system(cost["used"], data.metrics["overall"]["operations"]["usage"])
@@ -161,6 +161,12 @@ def cost_lines(data: ReportData) -> Iterator[RichText]:
     if reasons := list(used["unpriced_reasons"]):
         more = f" ({plural(len(reasons) - 1, 'other reason')} in the report)" if len(reasons) > 1 else ""
         yield ("price unknown: ", Verbatim(reasons[0]), more)
+
+
+def _run_line(data: ReportData) -> Iterator[RichText]:
+    """`run b692f569a644, 2026-11-29 18:27 UTC, took 8.2 s, the system 2 min 3 s`; nothing without a manifest."""
+    if data.run:
+        yield ", ".join(filter(None, (f"run {data.run['run_id']}", times_of(data))))
 
 
 def judge_without_calls(metrics: Mapping[str, Any], used: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
     CaseContradiction,
     ReportData,
+    by_importance,
     counted_per_iteration,
     iteration_count,
     method_groups,
@@ -203,6 +204,57 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
 def _items(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> Prose:
     """`23 unsupported claims`: what is counted beside the cases of a failure mode; empty where nothing is."""
     return Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
+
+
+def low_scores_section(data: ReportData) -> Section | None:
+    """The bands of `low_scores.json` with what to try, the groups where low cases are frequent, and the reasons that come back; None
+    where no value lies in a band. Of several iterations those of the last one."""
+    names = by_importance([name for name, low in data.low_scores.items() if any(b["n"] for b in low["bands"])], data.metrics)
+    if not names:
+        return None
+    scores = {name: data.low_scores[name] for name in names}
+    bands = (TableRow(_band_cells(name, low, band)) for name, low in scores.items() for band in low["bands"])
+    groups = (
+        TableRow(
+            (Verbatim(name), Verbatim(f"{field}: {group['value']}"), _of(group["n_low"], group["n"]), f"{group['lift']:.2g} x")
+        )
+        for name, low in scores.items()
+        for field, found in low["patterns"].items()
+        for group in found
+    )
+    reasons = (
+        TableRow((Verbatim(name), Verbatim(reason), _of(n, low["n_low"])))
+        for name, low in scores.items()
+        for reason, n in (*((each["reason"], each["n"]) for each in low["reasons"]), *low["flags"].items())
+    )
+    heads = {
+        "Bands": (bands, ("score", "band", "cases", "try", "for example")),
+        "Where low cases cluster": (groups, ("score", "cases of", "low cases", "as frequent as among all")),
+        "Why they are low": (reasons, ("score", "reason", "low cases")),
+    }
+    tables = (
+        Table(tuple(TableColumn(head, is_text=head not in _COUNTED) for head in columns), tuple(rows), title)
+        for title, (rows, columns) in heads.items()
+    )
+    title = f"Low scores of iteration {data.iteration}" if iteration_count(data.metrics) > 1 else "Low scores"
+    return Section("low", title, tuple(table for table in tables if table.rows), folded=True, shown_in=PAGES)
+
+
+_COUNTED = ("cases", "low cases", "as frequent as among all")
+
+
+def _of(n: int, total: int) -> str:
+    return f"{whole(n)} of {whole(total)} ({n / total:.1%})"
+
+
+def _band_cells(name: str, low: Mapping[str, Any], band: Mapping[str, Any]) -> tuple[Cell, ...]:
+    return (
+        Verbatim(name),
+        Verbatim(band["name"]),
+        _of(band["n"], low["n_ok"]),
+        ItemList(tuple(map(Prose, band["advice"]))),
+        ItemList(tuple(CaseName.of(case) for case in band["examples"]), separator=", "),
+    )
 
 
 _PAGE_CLAIMS = 50

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from ragpipe.core.score import warning_texts
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
 from ragpipe.report.comparison_summary import side_label, undecided_text
+from ragpipe.report.report_data import category_rows, iteration_count
 from ragpipe.report.styled_text import difference_text, whole
 from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
@@ -183,11 +184,14 @@ _UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characte
 
 def write_csv(table: Path, target: Path) -> None:
     """Write a Parquet table as CSV, row by row; left alone when nothing would change. Raises DataError, OutputError."""
-    schema = schema_of(table)
+    _write_csv(schema_of(table), batches(table), target)
+
+
+def _write_csv(schema: pa.Schema, rows: Iterable[pa.RecordBatch], target: Path) -> None:
     cells = [_cells(field.type) for field in schema]
     with open_unless_same(target) as file:
         file.write(BOM + _row([_quoted(name) for name in schema.names]))
-        for batch in batches(table):
+        for batch in rows:
             columns = [cell(column.to_pylist()) for cell, column in zip(cells, batch.columns, strict=True)]
             file.write(b"".join(map(_row, zip(*columns, strict=True))))
 
@@ -255,6 +259,89 @@ def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[
             paths.append(target / (table.stem + ending))
             write(table, paths[-1])
     return paths
+
+
+_TEXT, _WHOLE, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_OF = {"field": _TEXT, "value": _TEXT}  # a breakdown and one of its values; empty for all cases
+_BOUNDS = {"low": _REAL, "high": _REAL}
+_REPORT_TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
+    "scores": {
+        **_OF, "score": _TEXT, "stage": _TEXT, "cases": _WHOLE, "n": _WHOLE, "mean": _REAL, **_BOUNDS, "pass_rate": _REAL,
+        "pass_low": _REAL, "pass_high": _REAL, "coverage": _REAL,
+    },
+    "categories": {"category": _TEXT, "total": _WHOLE, "judged": _WHOLE, "passed": _WHOLE, "rate": _REAL, "score": _TEXT},
+    "gates": {
+        "gate": _TEXT, "tier": _TEXT, "score": _TEXT, "failure_mode": _TEXT, "of": _TEXT, "value": _REAL, **_BOUNDS, "min": _REAL,
+        "max": _REAL, "cases": _WHOLE, "verdict": _TEXT, "outcome": _TEXT, "sentence": _TEXT,
+    },
+    "failure_modes": {**_OF, "failure_mode": _TEXT, "cases": _WHOLE, "n": _WHOLE, "rate": _REAL, "decided": _WHOLE},
+    "low_scores": {
+        "score": _TEXT, "band": _TEXT, "is_low": _FLAG, "up_to": _REAL, "n": _WHOLE, "of": _WHOLE, "share": _REAL, "advice": _TEXT,
+    },
+}  # fmt: skip
+
+
+def export_report_tables(
+    folder: RunFolder, metrics: Mapping[str, Any], gates: Mapping[str, Any], low_scores: Mapping[str, Any]
+) -> list[Path]:
+    """Write `export/report/scores.csv`, `categories.csv`, `gates.csv`, `failure_modes.csv` and `low_scores.csv`: the tables of the report as
+    numbers, with every breakdown. Arguments: what the report is made from. Returns the files. Raises OutputError."""
+    target = folder.export / "report"
+    make_folder(target)
+    sweep_temporaries(target)
+    rows = {
+        "scores": _score_rows(metrics),
+        "categories": [{**row._asdict(), "score": score} for score, found in [category_rows(metrics)] for row in found],
+        "gates": [
+            {**gate, **(gate["interval"] or {}), "gate": gate["name"], "cases": gate["n_cases"]} for gate in gates["gates"]
+        ],
+        "failure_modes": _mode_rows(metrics),
+        "low_scores": [
+            {
+                **band,
+                "score": name,
+                "band": band["name"],
+                "is_low": band["low"],
+                "of": low["n_ok"],
+                "advice": " ".join(band["advice"]),
+            }
+            for name, low in low_scores.items()
+            for band in low["bands"]
+        ],
+    }
+    for name, columns in _REPORT_TABLES.items():
+        schema = pa.schema(list(columns.items()))
+        table = pa.Table.from_pylist([{key: row.get(key) for key in columns} for row in rows[name]], schema=schema)
+        _write_csv(schema, table.to_batches(), target / f"{name}.csv")
+    return [target / f"{name}.csv" for name in _REPORT_TABLES]
+
+
+def _groups(metrics: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """All cases, then each value of each breakdown, with the cells that name it."""
+    yield {"cases": metrics["overall"]["n_cases"]}, metrics["overall"]
+    for field, groups in metrics["by"].items():
+        for value, group in groups.items():
+            yield {"field": field, "value": value, "cases": group["n_cases"]}, group
+
+
+def _score_rows(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            **of, **score, **(score["interval"] or {}), "score": name, "stage": metrics["declared"][name]["stage"], "n": score["n_ok"],
+            **{f"pass_{end}": bound for end, bound in (score.get("pass_interval") or {}).items()},
+        }
+        for of, group in _groups(metrics)
+        for name, score in group["scores"].items()
+    ]  # fmt: skip
+
+
+def _mode_rows(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    times = iteration_count(metrics)
+    return [
+        {**of, "failure_mode": name, "n": mode["n"], "rate": mode["n"] / (of["cases"] * times), "decided": mode["n_judged"]}
+        for of, group in _groups(metrics)
+        for name, mode in group["failure_modes"].items()
+    ]
 
 
 Row = Mapping[str, Any]

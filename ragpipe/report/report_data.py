@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,11 +19,11 @@ from ragpipe.data.index_manifest import IndexCoverage
 from ragpipe.report.case_views import ContradictedClaim, contradicted_claims, parse_json_cell
 from ragpipe.report.model import Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
-from ragpipe.report.styled_text import bracketed, decimal, share_below_one, whole
+from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
 from ragpipe.score.accumulators import stage_times
 from ragpipe.score.iterations import cases_of, members
 from ragpipe.score.normalisation import OVERALL
-from ragpipe.score.system_usage import USD, figures
+from ragpipe.score.system_usage import USD, figures, suite_seconds
 from ragpipe.store.run_folder import IterationFolder
 from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at, rows_of_cases
 
@@ -126,7 +126,8 @@ class ReportData:
         gates: `gates.json`.
         index: `index.json`; None for a run without an index manifest.
         methods: The run's id, and its methods against the first one (`method_differences`); None for one method.
-        lowest: Rows of `records.parquet`: the lowest cases of the last iteration.
+        iteration: The number of the last iteration.
+        lowest: Rows of `records.parquet`: its lowest cases.
         low_scores: `scores` of its `low_scores.json`.
         contradictions: What the contexts of the lowest cases contradict.
         figures: Numbers of every case of the last iteration, for the charts of the HTML page; None where no page is made.
@@ -143,6 +144,7 @@ class ReportData:
     gates: Mapping[str, Any] = field(default_factory=lambda: {"gates": ()})
     index: IndexCoverage | None = None
     methods: Mapping[str, Any] | None = None
+    iteration: int = 1
     lowest: Sequence[Mapping[str, Any]] = ()
     low_scores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contradictions: Sequence[CaseContradiction] = ()
@@ -237,6 +239,28 @@ def chart_names(metrics: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if metrics["declared"][name]["low"] is not None][:HEADLINES]
 
 
+class CategoryRow(NamedTuple):
+    """The cases of a category, how many of them have a verdict, and how many passed; `rate` is None without a verdict."""
+
+    category: str
+    total: int
+    judged: int
+    passed: int
+    rate: float | None
+
+
+def category_rows(metrics: Mapping[str, Any]) -> tuple[str, list[CategoryRow]]:
+    """The first headline score that cases pass or fail by, and a row per category. Over several iterations counts are of one."""
+    scores, rows = metrics["overall"]["scores"], []
+    names = (*headline_names(metrics), *chart_names(metrics))
+    name = next((name for name in names if scores[name].get("pass_rate") is not None), "")
+    for category, group in (metrics["by"].get("category") or {}).items():
+        score = group["scores"].get(name, {})
+        rate, judged = score.get("pass_rate"), round(score.get("n_judged", 0) / iteration_count(metrics))
+        rows.append(CategoryRow(category, group["n_cases"], judged, round((rate or 0) * judged), rate))
+    return name, rows
+
+
 def by_importance(names: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
     """The overall score, the headline scores, those with a threshold, the others."""
     first = dict.fromkeys((OVERALL.name, *headline_names(metrics), *chart_names(metrics), *names))
@@ -249,6 +273,11 @@ def valued_scores(metrics: Mapping[str, Any]) -> list[str]:
     names = [name for name in by_importance(table_scores(metrics), metrics) if scores[name]["n_ok"]]
     firsts = {metrics["declared"][name]["metric"] or name: name for name in reversed(names)}.values()
     return sorted(names, key=lambda name: name not in firsts)
+
+
+def times_of(data: ReportData) -> str:
+    """When the run was started, how long it took, and the system with it (`run_words`)."""
+    return run_words({**data.run, "suite_s": suite_seconds(data.metrics["overall"]["operations"])})
 
 
 def iteration_count(metrics: Mapping[str, Any]) -> int:

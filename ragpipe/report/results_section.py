@@ -60,17 +60,22 @@ SHARED_NOTE = (
 
 
 def results_section(data: ReportData) -> Section:
-    """Scores down, methods across; a terminal has those that matter."""
+    """Scores down by stage, methods across; a terminal has those that matter."""
     metrics, percent = data.metrics, data.settings.percent
     groups = method_groups(metrics)
-    rows = []
+    by_stage: dict[str, list[TableRow]] = {stage: [] for stage in STAGES}
     for name in by_importance(table_scores(metrics), metrics):
         declared = metrics["declared"][name]
         cells = [score_cell(group["scores"].get(name), percent=name in percent, declared=declared) for group in groups.values()]
-        rows.append(TableRow((_row_head(name, metrics, percent), *cells)))
+        by_stage[declared["stage"]].append(TableRow((_row_head(name, metrics, percent), *cells)))
     columns = (TableColumn("score", is_text=True), *(TableColumn(Verbatim(method)) for method in groups))
-    table = Table(columns, tuple(rows), turnable=True, shown_in=PAGES)
-    return Section("scores", "Results", (table, *_on_terminal(data), *_notes(metrics)), folded=True)
+    tables = (
+        Table(columns, tuple(rows), STAGES[stage], turnable=True, shown_in=PAGES) for stage, rows in by_stage.items() if rows
+    )
+    return Section("scores", "Results", (*tables, *_on_terminal(data), *_notes(metrics)), folded=True)
+
+
+STAGES = {"end_to_end": "End to end", "retrieval": "Retrieval", "generation": "Generation"}
 
 
 SCORES = 8
@@ -95,9 +100,15 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
         scores = [groups[method]["scores"].get(name) for method in methods]
         counts = [score["n_ok"] for score in scores if score]
         n = "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
-        rows.append(TableRow((_terminal_head(name, data), n, *(score_cell(s, percent=name in percent) for s in scores))))
+        figures = (score_cell(score, percent=name in percent) for score in scores)
+        rows.append(TableRow((_terminal_head(name, data), _stage(name, data), n, *figures)))
     head = "score" if len(shown) + 1 >= len(names) else f"{len(shown)} of {len(names) - 1} other scores"
-    columns = (TableColumn(head, is_text=True), TableColumn("n"), *(TableColumn(Verbatim(method)) for method in methods))
+    columns = (
+        TableColumn(head, is_text=True),
+        _STAGE,
+        TableColumn("n"),
+        *(TableColumn(Verbatim(method)) for method in methods),
+    )
     if rows:
         yield Table(columns, tuple(rows), turnable=True, shown_in=TERMINAL)
 
@@ -108,6 +119,7 @@ def _of_one_method(names: Sequence[str], of: int, data: ReportData) -> Table:
     several = iteration_count(data.metrics) > 1
     columns = (
         TableColumn(f"{len(names)} of {of} scores" if len(names) < of else "score", is_text=True),
+        _STAGE,
         TableColumn(f"mean [{data.metrics['scoring']['level']:.0%}]", is_text=True),
         TableColumn("values" if several else "n", drop=1),
         TableColumn("passed", drop=2),
@@ -119,8 +131,15 @@ def _of_one_method(names: Sequence[str], of: int, data: ReportData) -> Table:
         rate = score.get("pass_rate")
         cells = (score_cell(score, percent=percent), whole(score["n_ok"]), "" if rate is None else f"{rate:.0%}")
         spread = [_spread(score, percent=percent) or "-"] if several else []
-        rows.append(TableRow((_terminal_head(name, data), *cells, *spread)))
+        rows.append(TableRow((_terminal_head(name, data), _stage(name, data), *cells, *spread)))
     return Table(columns, tuple(rows), shown_in=TERMINAL)
+
+
+_STAGE = TableColumn("stage", is_text=True, drop=4)
+
+
+def _stage(name: str, data: ReportData) -> str:
+    return STAGES[data.metrics["declared"][name]["stage"]].lower()
 
 
 def _terminal_head(name: str, data: ReportData) -> RowHead:

@@ -102,8 +102,8 @@ def _environment() -> Any:
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _ANSWER = {"better": ("scores", "shared", "methods", "corrected")}
-_SIDE = {"problems": ("contradictions",), "gates": ()}
-_WIDE = {"slices": ()}
+_SIDE = {"problems": ("low", "contradictions"), "gates": ()}
+_WIDE = {"categories": (), "slices": ()}
 _FOLDED = ("spread", "distributions", "iterations")
 _WORDS = {"problems": "Advice", "gates": "In words", "slices": "Not on this page"}
 _KINDS = {

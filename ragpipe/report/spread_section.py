@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from ragpipe.report.charts import (
     HeatCell,
     HistogramBin,
+    ShareRow,
     TradePoint,
     axis_limit,
     axis_number,
     heat_map,
     histogram,
     scatter,
+    share_table,
     trade_chart,
     trade_table,
 )
@@ -27,6 +29,7 @@ from ragpipe.report.model import (
     MARKDOWN,
     PAGES,
     Chart,
+    Media,
     Note,
     Section,
     SectionPart,
@@ -42,6 +45,7 @@ from ragpipe.report.report_data import (
     CaseFigures,
     ReportData,
     by_importance,
+    category_rows,
     chart_names,
     has_few_questions,
     heading,
@@ -315,6 +319,27 @@ def _bounded(value: Bounds | None, places: int) -> str:
 
 
 GROUPS_SHOWN = 40  # groups of one field; `metrics.json` has all
+
+
+def categories_section(data: ReportData) -> Section | None:
+    """Of every category the cases, how many passed by the first score that is judged, and their share; None for less than two."""
+    name, found = category_rows(data.metrics)
+    if len(found) < 2 or not name:
+        return None
+    rows, bars = [], []
+    for row in found:
+        passed, rate = ("-", "-") if row.rate is None else (whole(row.passed), f"{row.rate:.1%}")
+        some = f" of {whole(row.judged)} judged" if 0 < row.judged < row.total else ""
+        rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
+        link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
+        bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
+    title = ("Passed by ", Verbatim(name))
+    columns = (TableColumn("category", is_text=True), *map(TableColumn, ("total", "passed", "rate")))
+    chart = Chart(title, share_table(bars, f"by category, passed by {name}"), "A category opens its cases that did not pass.")
+    return Section("categories", "By category", (chart, Table(columns, tuple(rows), title, shown_in=_LINES)), folded=True)
+
+
+_LINES: Media = frozenset(("markdown", "terminal"))
 
 
 def slices_section(data: ReportData) -> Section | None:

@@ -198,11 +198,11 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def run_words(run: Mapping[str, Any]) -> str:
-    """`2026-11-29 18:27 UTC, took 8.2 s, the system under test 2 min 3 s`: when a run was started, how long it took, and the time of
+    """`2026-11-29 18:27 UTC, took 8.2 s, the system 2 min 3 s`: when a run was started, how long it took, and the time of
     the system under test. What is not recorded is left out."""
     date = f"{run['created_at'][:16].replace('T', ' ')} UTC" if run.get("created_at") else ""
     took = f"took {_seconds(run['duration_s'])}" if run.get("duration_s") is not None else ""
-    suite = f"the system under test {_seconds(run['suite_s'])}" if run.get("suite_s") is not None else ""
+    suite = f"the system {_seconds(run['suite_s'])}" if run.get("suite_s") is not None else ""
     return ", ".join(filter(None, (date, took, suite)))
 
 

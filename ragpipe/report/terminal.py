@@ -65,13 +65,11 @@ _Grid = list[list[str]]
 
 
 def print_report(report: Report, console: Console, page: str = "") -> None:
-    """Print the verdict, which run it is, what it is of, the sections, the warnings, and the path of the `page` that has more. The sections of a
+    """Print the verdict, what the run is, the sections, the warnings, and the path of the `page` that has more. The sections of a
     report without a verdict have their titles."""
     report, columns = report.for_medium("terminal"), console.width
     if report.verdict:
         console.lines(wrapped(_verdict(report.verdict, console.screen), columns))
-    if report.run:
-        _print_note(Note(report.run), console)
     for note in report.notices:
         _print_note(note, console)
     notes: list[Note] = []
@@ -153,8 +151,8 @@ def _layouts(table: Table, screen: Screen) -> Iterator[tuple[_Grid, set[int]]]:
     limits = sorted({column.drop for column in table.columns}, reverse=True)
     for intervals in (True, False):
         for width in _NAME_WIDTHS[:3] if intervals else _NAME_WIDTHS:
-            # a count goes after the intervals
-            for limit in [limit for limit in limits if limit or not intervals] or limits:
+            # a count, which has 1, goes after the intervals
+            for limit in [limit for limit in limits if limit or not intervals or 1 not in limits]:
                 kept = [place for place, column in enumerate(table.columns) if column.drop <= limit]
                 left = {number for number, place in enumerate(kept) if table.columns[place].is_text}
                 yield _grid(table, kept, width, screen, intervals=intervals), left

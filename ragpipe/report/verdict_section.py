@@ -33,12 +33,19 @@ from ragpipe.report.model import (
     Verbatim,
 )
 from ragpipe.report.page_file import page_address
-from ragpipe.report.report_data import ReportData, headline_names, iteration_count, iterations_text, score_cell, times_100
-from ragpipe.report.styled_text import bracketed, difference_text, is_free, percentage, plural, price, run_words, whole
+from ragpipe.report.report_data import (
+    ReportData,
+    headline_names,
+    iteration_count,
+    iterations_text,
+    score_cell,
+    times_100,
+    times_of,
+)
+from ragpipe.report.styled_text import bracketed, difference_text, is_free, percentage, plural, price, whole
 from ragpipe.score.aggregate import due
 from ragpipe.score.gate_results import NO_CALIBRATION, power_words, precision_of, trust_words, undecided_words
 from ragpipe.score.gate_rules import limit, value_text, where_text
-from ragpipe.score.system_usage import suite_seconds
 
 _KINDS: Mapping[str, Any] = {"blocked": "bad", "no_evidence": "bad", "warned": "warn", "passed": "good"}
 
@@ -210,7 +217,7 @@ def run_line(data: ReportData) -> RichText:
     """`run b692f569a644 of quickstart, 2026-11-29 18:27 UTC, took 8.2 s`; empty without a manifest."""
     if not data.run:
         return ""
-    words = run_words({**data.run, "suite_s": suite_seconds(data.metrics["overall"]["operations"])})
+    words = times_of(data)
     return ("run ", Verbatim(data.run["run_id"]), " of ", Verbatim(data.name), f", {words}" if words else "")
 
 

@@ -16,7 +16,7 @@ from ragpipe.comparison.run_differences import NOTE
 from ragpipe.core import registry
 from ragpipe.data.index_manifest import read_index
 from ragpipe.report.console import Console
-from ragpipe.report.exports import export_tables
+from ragpipe.report.exports import export_report_tables, export_tables
 from ragpipe.report.markdown import render_markdown
 from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
 from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
@@ -112,12 +112,18 @@ def _write_exports(run: RunFolder, settings: ReportSettings) -> list[Path]:
         sentence = read_json(run.verdict)["sentence"]
         write_unless_same(run.junit, junit_xml(per_iteration, gates_of(run), run=run_facts(run), verdict=sentence))
         written.append(run.junit)
-    return written + export_tables(run, formats, numbers)
+    written += export_tables(run, formats, numbers)
+    if "csv" in formats:
+        last = run.iteration(numbers[-1])
+        metrics, _ = read_results(run.root, last.root)
+        written += export_report_tables(run, metrics, gates_of(run), read_json(last.low_scores)["scores"])
+    return written
 
 
 def read_report_data(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> ReportData:
     """What the report is made from."""
     metrics, cost = read_results(run.root, iteration.root)
+    number = int(iteration.root.name.removeprefix("iteration-"))
     lowest = lowest_cases(iteration.records, WORST_CASES)
     folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
     found = method_differences(run, [folder.records for folder in folders], metrics)
@@ -130,12 +136,11 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         gates=gates_of(run),
         index=read_index(run.index),
         methods=(None if found is None else {"run_id": run_id_of(run), **found}),
+        iteration=number,
         lowest=lowest,
         low_scores=read_json(iteration.low_scores)["scores"],
         contradictions=read_contradictions(iteration, lowest),
-        figures=read_case_figures(iteration.records, metrics, int(iteration.root.name.removeprefix("iteration-")))
-        if "html" in settings.formats
-        else None,
+        figures=read_case_figures(iteration.records, metrics, number) if "html" in settings.formats else None,
         questions=_example_questions(run, metrics),
         first_error=_first_error(run, iteration, metrics),
         drift=drift_of(run),

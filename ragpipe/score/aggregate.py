@@ -377,7 +377,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def score_declarations(specs: Sequence[ScoreSpec], settings: ScoringSettings) -> dict[str, dict[str, Any]]:
     """By score `low` and `high` of its native scale (null for a count), `higher_is_better`, `binary`, `diagnostic`, the `metric` that
-    gives it (empty for one made of others), and its `threshold` in the native scale (null without one)."""
+    gives it (empty for one made of others), its `stage`, and its `threshold` in the native scale (null without one)."""
     return {
         spec.name: {
             "low": spec.low,
@@ -386,6 +386,7 @@ def score_declarations(specs: Sequence[ScoreSpec], settings: ScoringSettings) ->
             "binary": spec.binary,
             "diagnostic": spec.diagnostic,
             "metric": spec.metric,
+            "stage": spec.stage,
             "threshold": settings.threshold(spec),
         }
         for spec in specs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -159,12 +159,14 @@ def specs_of(composites: Mapping[str, Composite], specs: Sequence[ScoreSpec]) ->
 
     A mean of a single score is that score under a name that promises more; a composite that has only one part is that one.
     """
-    names = {spec.name for spec in specs}
-    return [
-        composite.spec(name)
-        for name, composite in composites.items()
-        if len(names.intersection(composite.parts)) >= min(2, len(composite.parts))
-    ]
+    stages = {spec.name: spec.stage for spec in specs}
+    found = []
+    for name, composite in composites.items():
+        measured = {part: stages[part] for part in composite.parts if part in stages}
+        if len(measured) >= min(2, len(composite.parts)):
+            spec, of_parts = composite.spec(name), set(measured.values())
+            found.append(replace(spec, stage=of_parts.pop()) if len(of_parts) == 1 else spec)
+    return found
 
 
 def mean_column(

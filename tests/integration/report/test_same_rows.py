@@ -124,9 +124,9 @@ def test_markdown_has_every_row(report: Report) -> None:
 
 
 def test_pages_share_rows_and_columns_in_one_order(report: Report) -> None:
-    """The HTML page has the tables of Markdown, but for those that its heat maps stand for and the rows of single groups."""
+    """The HTML page has the tables of Markdown, but for those that its heat maps and bars stand for and the rows of single groups."""
     html, markdown = ({s.name: tables_of(s) for s in sections_with_tables(report, medium)} for medium in PAGE_MEDIA)
-    assert list(html) == [name for name in markdown if name != "slices"]
+    assert list(html) == [name for name in markdown if name not in ("slices", "categories")]
     for name, tables in html.items():
         places = [[full.columns for full in markdown[name]].index(table.columns) for table in tables]
         assert places == sorted(places)
@@ -188,9 +188,9 @@ def run(finished_runs: FinishedRuns) -> RunFolder:
     return RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]").latest())
 
 
-@pytest.mark.parametrize(("columns", "most"), [(60, 33), (80, 26), (100, 26), (160, 26)])
+@pytest.mark.parametrize(("columns", "most"), [(60, 40), (80, 32), (100, 32), (160, 32)])
 def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int, most: int) -> None:
-    """With the plan, two lines of progress and the path of the report."""
+    """With the plan, two lines of progress and the path of the report. A category has a line."""
     data = read_report_data(run, run.iteration(1), ReportSettings(percent=["faithfulness"]))
     lines = terminal_of(build_report(data), columns).splitlines()
     plan = math.ceil(76 / columns)
@@ -203,13 +203,13 @@ def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int
     assert "and 0 more" not in shown
 
 
-def test_a_start_prints_at_most_26_lines_and_the_page_last(tmp_path, monkeypatch, capfd) -> None:
+def test_a_start_prints_at_most_32_lines_and_the_page_last(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("ragpipe.report.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
     assert main(["+experiment=quickstart"]) == 0
     shown = capfd.readouterr()
-    assert _screen_lines(shown.out + shown.err, 80) <= 26
+    assert _screen_lines(shown.out + shown.err, 80) <= 32
     page = shown.out.splitlines()[-1].removeprefix("report: ")
     assert Path(page).is_file()
 
@@ -296,7 +296,7 @@ def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: 
     )
     assert result[-1].startswith("report: ")
     assert max(columns_of(line) for line in result[:-1]) <= capture.columns
-    assert len(result) <= (26 if capture.columns >= 80 else 30)
+    assert len(result) <= (32 if capture.columns >= 80 else 36)
     assert (COLOUR in text) == capture.has_colours
 
 

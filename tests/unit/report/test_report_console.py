@@ -62,7 +62,7 @@ def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = printed(run, monkeypatch)
     assert re.search(r"^good +80\.0 too few +3$", out, re.M)
     assert "faithfulness x100" in out
-    assert re.search(r"^correctness 1-5 +1 +4\.00 too few", out, re.M)
+    assert re.search(r"^correctness 1-5 +end to end +1 +4\.00 too few", out, re.M)
     assert "cost: no judge was asked" in out
     assert out.endswith(f"report: {run}\n")
     assert "only 2 of 6 judgements came out (33.3%, floor 95%; " in " ".join(err.split())
@@ -176,7 +176,7 @@ def test_the_headline_is_that_of_all_iterations(iterated: Path, monkeypatch: pyt
     assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
         "50.0", "80.0",
     ]  # fmt: skip
-    assert re.search(r"^faithfulness x100 +6 +50\.0 .*80\.0 ", out, re.M)
+    assert re.search(r"^faithfulness x100 +end to end +6 +50\.0 .*80\.0 ", out, re.M)
     assert "<b>50.0</b>" in html
     assert "3 iterations" in page.split("## ")[0]
     assert "3 iterations" in html

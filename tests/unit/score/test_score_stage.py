@@ -186,7 +186,7 @@ def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
         "skipped": {"no_reference_answer": 1},
     }  # fmt: skip
     assert found["declared"]["correctness"] == {
-        "low": 1, "high": 5, "higher_is_better": True, "binary": False, "diagnostic": False, "metric": "correctness",
+        "low": 1, "high": 5, "higher_is_better": True, "binary": False, "diagnostic": False, "metric": "correctness", "stage": "end_to_end",
         "threshold": 4.0,
     }  # fmt: skip
 
