@@ -10,7 +10,7 @@ from ragpipe.core.errors import Problem
 from ragpipe.core.score import ScoreSpec
 from ragpipe.score.conditions import ANY_SCORE, DetailCondition, FailureModeCondition, ScoreCondition
 from ragpipe.score.dimensions import CASE, nearest_field
-from ragpipe.score.gate_settings import Gate
+from ragpipe.score.gate_settings import OPERATIONS, Gate
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.settings import DEFAULT, ScoringSettings, shipped
 
@@ -117,11 +117,11 @@ def _composites(settings: ScoringSettings, declared: Specs, others: Callable[[],
 
 
 def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
-    known = {*_shipped_names(), *specs}
+    known = {*_shipped_names(), *OPERATIONS, *specs}
     for name, gate in settings.active_gates().items():
         key = f"scoring.gates.{name}"
         spec = specs.get(gate.score or "")
-        scaled = gate.of == "pass_rate" or (spec is not None and spec.low is not None)
+        scaled = gate.of == "pass_rate" or gate.is_rate or (spec is not None and spec.low is not None)
         if gate.by == "interval" and gate.at_the_end(scaled=scaled):
             expected = "a limit that an interval can stay within: it never ends at 0 or 1 exactly"
             yield Problem(where, f"{key}.by", "interval", expected, f"scoring.gates.{name}.by=point")
@@ -131,7 +131,7 @@ def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
                 yield _unknown_mode(where, f"{key}.failure_mode", gate.failure_mode, modes)
         elif gate.score is None or gate.score not in known:
             yield _unknown(where, f"{key}.score", gate.score or "", known)
-        elif spec:
+        elif spec and gate.score not in OPERATIONS:
             yield from _limits(gate, spec, key, where, judged=settings.passes(spec))
 
 

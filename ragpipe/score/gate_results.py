@@ -17,8 +17,9 @@ from ragpipe.core.score import ScoreSpec
 from ragpipe.score.accumulators import Accumulators
 from ragpipe.score.aggregate import summary
 from ragpipe.score.gate_rules import decide_gates, define, limited, measure_gate
-from ragpipe.score.gate_settings import Gate
+from ragpipe.score.gate_settings import OPERATIONS, Gate
 from ragpipe.score.normalisation import OK, OVERALL, interval_of, normalised
+from ragpipe.score.operation_gates import measure_operation
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.stats.intervals import estimate_rate, normal_quantile
 from ragpipe.stats.limits import (
@@ -72,11 +73,14 @@ def gate_results(
             level=settings.level,
         )
         needed = [declared[score_name] for score_name in rests_on] if spec is None else [spec]
-        chosen = _summary(ledger, name, gate, metrics, [spec for spec in needed if spec is not OVERALL], settings)
-        measured = measure_gate(definition, chosen, metrics["declared"])
+        if gate.score in OPERATIONS:
+            measured = measure_operation(definition, ledger, _places(ledger, definition))
+        else:
+            chosen = _summary(ledger, name, gate, metrics, [spec for spec in needed if spec is not OVERALL], settings)
+            measured = measure_gate(definition, chosen, metrics["declared"])
         if not measured["n_cases"]:
             measured["absent"] = _no_case(definition["where"], metrics["by"])
-        else:
+        elif gate.score not in OPERATIONS:
             measured |= {"p_value": _p_value(ledger, definition, spec), **together.get(name, {})}
             if gate.against is not None and name not in together and spec is not None:
                 measured |= {"value": None, "interval": None, "absent": f"run {gate.against} is not there"}

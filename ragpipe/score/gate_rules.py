@@ -16,7 +16,7 @@ from typing import Any
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.version import FORMAT
 from ragpipe.score.aggregate import LOST, coverage, due, unit_value
-from ragpipe.score.gate_settings import NO_EARLIER_RUN, Gate
+from ragpipe.score.gate_settings import NO_EARLIER_RUN, OPERATIONS, Gate
 from ragpipe.score.normalisation import TOLERANCE
 from ragpipe.stats.difference_verdict import holm
 
@@ -48,11 +48,11 @@ def define(
     and `level` are those of the scoring section. `untrusted`: a judge that is not calibrated decides it.
     """
     of = limited(gate, spec, judged=judged)
-    scaled = of == "pass_rate" or (spec is not None and spec.low is not None)
+    scaled = of == "pass_rate" or gate.is_rate or (spec is not None and spec.low is not None)
     shared = {
         "where": gate.labels(),
         "tier": gate.tier,
-        "by": gate.by or ("point" if gate.at_the_end(scaled=scaled) else "interval"),
+        "by": gate.by or ("point" if gate.at_the_end(scaled=scaled) or gate.of in ("p50", "p95") else "interval"),
         "coverage_floor": coverage_floor if gate.coverage_floor is None else gate.coverage_floor,
         "inconclusive": inconclusive,
         "without_cases": gate.without_cases,
@@ -62,6 +62,14 @@ def define(
     if gate.against is not None:
         baseline = {"against": gate.against, "max_drop": gate.allowed_drop, "accept": list(gate.accept)}
         return {"name": name, "score": gate.score, "of": of, "min": None, "max": None, **baseline, **shared}
+    if gate.score in OPERATIONS:
+        limits = {
+            "of": "share" if gate.is_rate else gate.of or "mean",
+            "unit": OPERATIONS[gate.score],
+            "min": None,
+            "max": gate.max,
+        }
+        return {"name": name, "score": gate.score, **limits, **shared}
     if gate.failure_mode is not None:
         limits = {"of": "share", "min": None, "max": gate.max_rate}
         return {"name": name, "failure_mode": gate.failure_mode, "rests_on": list(rests_on), **limits, **shared}
@@ -164,7 +172,7 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 
 _DEFINITION = (
-    "name", "score", "failure_mode", "rests_on", "of", "min", "max", "against", "max_drop", "accept",
+    "name", "score", "failure_mode", "rests_on", "of", "unit", "min", "max", "against", "max_drop", "accept",
     "where", "tier", "by", "coverage_floor", "inconclusive", "without_cases", "untrusted", "level",
 )  # fmt: skip
 
@@ -306,7 +314,7 @@ _NOT_DECIDED = {"few_changed": "fewer than 6 questions changed", "one_sample": "
 
 def gate_sentence(gate: Mapping[str, Any], figures: Mapping[str, Any], verdict: str) -> str:
     """The verdict in words, with the value and the number of cases it is of."""
-    words = {"pass_rate": "pass rate of ", "mean": "mean of ", None: ""}
+    words = {"pass_rate": "pass rate of ", "mean": "mean of ", "p50": "p50 of ", "p95": "p95 of ", "share": "", None: ""}
     what = f"share of {gate['failure_mode']}" if "failure_mode" in gate else f"{words[gate['of']]}{gate['score']}"
     subject = what + where_text(gate["where"], " where ")
     if verdict in ("no_evidence", "not_applicable"):
@@ -350,6 +358,8 @@ def _lacking_evidence(gate: Mapping[str, Any], figures: Mapping[str, Any], undec
     if undecided:
         only = f"it can be decided for only {figures['n_ok']} of {figures['n_cases']} cases {coverage_words}"
         return f"{only}; `where` chooses the cases that the gate is about"
+    if "unit" in gate:
+        return f"only {figures['n_ok']} of {due(figures)} cases record it {coverage_words}"
     return f"only {figures['n_ok']} of {due(figures)} judgements came out {coverage_words}"
 
 
@@ -384,11 +394,11 @@ def where_text(where: Mapping[str, Collection[str]], opening: str = "") -> str:
 
 
 def limit(gate: Mapping[str, Any]) -> str:
-    """`at least 0.85`, `at most 0`, or both; `drop at most 0.05`."""
+    """`at least 0.85`, `at most 0`, `at most 2,000 ms`, or both; `drop at most 0.05`."""
     if "against" in gate:
         return f"drop at most {gate['max_drop']:.10g}"
     ends = (("at least", gate["min"]), ("at most", gate["max"]))
-    return ", ".join(f"{word} {end:.10g}" for word, end in ends if end is not None)
+    return ", ".join(f"{word} {_with_unit(f'{end:.10g}', gate)}" for word, end in ends if end is not None)
 
 
 def value_text(gate: Mapping[str, Any]) -> str:
@@ -403,7 +413,13 @@ def value_text(gate: Mapping[str, Any]) -> str:
 
 
 def number(value: float, gate: Mapping[str, Any]) -> str:
-    """A value with four digits, or with as many as it takes to differ from the gate's limits."""
+    """A value with four digits, or with as many as it takes to differ from the gate's limits, and its unit."""
     limits = (gate["min"], gate["max"], gate.get("max_drop"))
     ends = [end for end in limits if end is not None and abs(end - value) > TOLERANCE]
-    return next((text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") not in ends), f"{value!r}")
+    text = next((text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") not in ends), f"{value!r}")
+    return _with_unit(text, gate)
+
+
+def _with_unit(text: str, gate: Mapping[str, Any]) -> str:
+    """`1,234 ms`, where the gate has a unit."""
+    return f"{float(text):,.10g} {gate['unit']}" if gate.get("unit") else text

@@ -16,6 +16,16 @@ Tier = Literal["critical", "quality", "diagnostic"]
 Part = Literal["data", "judge", "embedder", "prompts", "parser", "metrics", "scoring"]
 """What a run and its baseline must share, unless the gate accepts that it differs."""
 
+OPERATIONS = {
+    "latency_ms": "ms",
+    "tokens_total": "tokens",
+    "cost_usd": "USD",
+    "error_rate": "",
+    "timeout_rate": "",
+    "empty_rate": "",
+}
+"""Figures of the system under test that a gate may be on in place of a score, each with its unit; lower is better. A rate is a share of
+the cases."""
 MAX_DROP = 0.05
 """The drop that a gate against a baseline allows where it names none."""
 NO_EARLIER_RUN = "no_earlier_run"
@@ -26,6 +36,7 @@ class Gate(Settings):
     """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`; or the largest drop of
     a score `against` another run, over the cases that both have.
 
+    `score` may be one of `OPERATIONS`, which has `max` alone: the mean, `p50` or `p95` of an amount by answer, or a rate.
     `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
     or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
     its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
@@ -37,16 +48,21 @@ class Gate(Settings):
     """
 
     score: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Score that the gate is on. null: it is on `failure_mode`."
+        default=None,
+        description=(
+            "Score that the gate is on; or a figure of the system: latency_ms, tokens_total, cost_usd, error_rate, "
+            "timeout_rate, empty_rate. null: it is on `failure_mode`."
+        ),
     )
     failure_mode: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="Failure mode that the gate is on. null: it is on `score`."
     )
-    of: Literal["mean", "pass_rate"] | None = Field(
+    of: Literal["mean", "pass_rate", "p50", "p95"] | None = Field(
         default=None,
         description=(
             "Figure that is compared with the limits. mean: of the cases' scores, 0 (worst) to 1 (best); "
-            "pass_rate: share of passed cases. null: pass_rate for 0/1 scores, else mean."
+            "pass_rate: share of passed cases. null: pass_rate for 0/1 scores, else mean. p50, p95: percentile of an "
+            "amount of the system."
         ),
     )
     min: Bound | None = Field(default=None, description="Smallest value that passes. null: no lower limit.")
@@ -107,6 +123,12 @@ class Gate(Settings):
     def _one_limit(self) -> Gate:
         if (self.score is None) == (self.failure_mode is None):
             raise ValueError("either `score` or `failure_mode`, and not both")
+        if self.score in OPERATIONS:
+            return self._operation()
+        if self.of in ("p50", "p95"):
+            raise ValueError(
+                "`of: p50` or `p95` beside latency_ms, tokens_total or cost_usd: scores have `mean` and `pass_rate`"
+            )
         if self.against is not None:
             return self._drop()
         if self.max_drop is not None or self.accept:
@@ -124,6 +146,23 @@ class Gate(Settings):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"`min` up to `max`, found {self.min:g} and {self.max:g}")
         return self
+
+    def _operation(self) -> Gate:
+        """Itself, a gate on a figure of the system. Raises ValueError for what only gates on scores have."""
+        if self.max is None or self.min is not None or self.max_rate is not None or self.against is not None:
+            raise ValueError(f"`max` alone beside `{self.score}`: lower is better, and it is held against no other run")
+        if self.is_rate and (self.of is not None or not 0 <= self.max <= 1):
+            raise ValueError(f"`max` of 0 to 1, and no `of`, beside `{self.score}`: it is a share of the cases")
+        if self.of == "pass_rate":
+            raise ValueError(f"`of: mean`, `p50` or `p95` beside `{self.score}`: no answer passes or fails by it")
+        if self.of in ("p50", "p95") and self.by == "interval":
+            raise ValueError(f"`by: point` beside `of: {self.of}`: a percentile has no interval here")
+        return self
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is on a share of cases for which the system failed or gave nothing."""
+        return self.score in OPERATIONS and not OPERATIONS[str(self.score)]
 
     def _drop(self) -> Gate:
         """Itself, a gate against a baseline. Raises ValueError for what only other gates have."""

@@ -20,7 +20,7 @@ from ragpipe.core.yaml_files import FastLoader
 from ragpipe.score.conditions import ANY_SCORE, DetailCondition, Rule, ScoreCondition
 from ragpipe.score.diagnosis import Diagnosis, Items
 from ragpipe.score.dimensions import LISTS, field_fault
-from ragpipe.score.gate_settings import Gate
+from ragpipe.score.gate_settings import OPERATIONS, Gate
 from ragpipe.score.normalisation import OVERALL, TOLERANCE, Column, Composite, Weight, specs_of
 
 DEFAULT = "default"
@@ -297,10 +297,10 @@ class ScoringSettings(Settings):
 
     def case_gates(self) -> dict[str, list[Gate]]:
         """The critical gates on each score: a case that they are about passes only when that score does. A gate against a
-        baseline is about no single case."""
+        baseline, or on a figure of the system, is about no single case."""
         by_score: dict[str, list[Gate]] = {}
         for gate in self.active_gates().values():
-            if gate.score not in (None, OVERALL.name) and gate.tier == "critical" and gate.against is None:
+            if gate.score not in (None, OVERALL.name, *OPERATIONS) and gate.tier == "critical" and gate.against is None:
                 by_score.setdefault(str(gate.score), []).append(gate)
         return by_score
 
@@ -411,7 +411,7 @@ class ScoringSettings(Settings):
         return warnings
 
     def _gates_without_score(self, names: Collection[str]) -> list[str]:
-        known = {None, *names, *([OVERALL.name] if self.shows_overall(names) else [])}
+        known = {None, *OPERATIONS, *names, *([OVERALL.name] if self.shows_overall(names) else [])}
         return [
             f"scoring.gates.{name}: this run does not give {gate.score}, so the gate will have no evidence: switch the "
             f"metric on, or take the gate away with scoring.gates.{name}=null"

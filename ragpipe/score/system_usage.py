@@ -66,6 +66,13 @@ class CaseNumbers:
             cases.append(case)
             values.append(number)
 
+    def values(self, name: str, n: int) -> NDArray[np.float64]:
+        """The number of this name of each of `n` cases, NaN where a case has none."""
+        cases, numbers = self._parts.get(name, (array("q"), array("d")))
+        found = np.full(n, np.nan)
+        found[np.frombuffer(cases, dtype=np.int64)] = np.frombuffer(numbers)
+        return found
+
     def distributions(self, member: NDArray[np.bool_]) -> dict[str, dict[str, Any]]:
         """Of each name that one of the cases `member` has: `n` of them, `sum`, `mean`, and percentiles (linear interpolation)."""
         found = {}

@@ -104,7 +104,7 @@ ZEROS: dict[str, float] = dict.fromkeys(ScoringSettings().weights, 0.0)
             ({"score": "a", "min": 0.5, "where": {"category": []}}, "at least 1 item"),
             ({"score": "a", "min": 0.5, "where": {"category": None}}, "valid string"),
             ({"score": "a", "min": 0.5, "tier": "hard"}, "'critical', 'quality' or 'diagnostic'"),
-            ({"score": "a", "min": 0.5, "of": "median"}, "'mean' or 'pass_rate'"),
+            ({"score": "a", "min": 0.5, "of": "median"}, "'mean', 'pass_rate', 'p50' or 'p95'"),
             ({"score": "a", "against": "latest", "min": 0.8}, "a gate of its own"),
             ({"failure_mode": "m", "against": "latest"}, "`score` beside `against`"),
             ({"score": "a", "against": "latest", "by": "point"}, "`by: interval`"),
