@@ -34,6 +34,7 @@ NEEDED: dict[type[Settings], dict[str, Any]] = {
 SHA = "a" * 64
 PRICE = {"input": 1.0, "output": 2.0}
 OTHERS: dict[tuple[type[Settings], str], Any] = {
+    (ScoringSettings, "wanted_cases"): {"edge_cases": 20},
     (DatasetSettings, "format"): "csv",
     (DatasetSettings, "files"): {"main": "b.jsonl"},
     (DatasetSettings, "join"): {"texts": {"file": "t.jsonl", "by": "id", "key": "id"}},
