@@ -27,7 +27,7 @@ from ragpipe.core.call import Call, Payment  # noqa: E402
 from ragpipe.core.digest import sha256  # noqa: E402
 from ragpipe.store.call_database import StorePlace, call_database, store_place_of  # noqa: E402
 from ragpipe.store.call_rows import packed  # noqa: E402
-from ragpipe.store.ledger import Lookup, OpenedFor, OpenTable, ledger_payment  # noqa: E402
+from ragpipe.store.ledger import Lookup, OpenTable, ledger_payment  # noqa: E402
 from tests.extras.postgres.postgres_server import postgres_server  # noqa: E402
 
 TIME = "2026-11-22T08:00:00.000+00:00"
@@ -75,7 +75,7 @@ def fill(table: OpenTable, some: list[Call], group: int) -> tuple[dict[str, floa
 def measured(place: StorePlace, some: list[Call], group: int) -> tuple[dict[str, float], dict[str, float], float]:
     """Rates, and the bytes per call."""
     database = call_database(place)
-    table = database.open_table(OpenedFor("0123456789ab"))
+    table = database.open_table("0123456789ab")
     try:
         rates, cpu = fill(table, some, group)
         table.sync()

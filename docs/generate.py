@@ -19,8 +19,7 @@ import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
-from ragpipe.cli.json_schemas import GROUPS
-from ragpipe.cli.tasks.schema import task_keys
+from ragpipe.cli.tasks.schema import GROUPS, task_keys
 from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA
 from ragpipe.comparison.history import HISTORY
 from ragpipe.core.registry import option_files
@@ -38,7 +37,7 @@ from ragpipe.metrics.from_config import load_metric
 from ragpipe.metrics.needs import answered_extent, needed_labels
 from ragpipe.metrics.recording_judge import questions_of
 from ragpipe.report import job_comparison
-from ragpipe.runs.finished_run import AskedAbout, FinishedRunKeys
+from ragpipe.runs.finished_run import FinishedRunKeys
 from ragpipe.runs.settings import StoreSettings, TopSettings
 from ragpipe.score.conditions import Bounds, LabelledCondition
 from ragpipe.score.records import records_schema
@@ -124,7 +123,7 @@ it and what to do (exit 2). Nothing else in it is read or changed, and no judge 
 
 A new run of the same name gets its own folder and uses nothing of the old one. `task=runs` lists the runs that it can read, names each of the
 others in a line and ends with 0; without any readable run it is refused (exit 2). `task=store action=prune unused=true` is refused as
-long as such a folder is under `output_dir`, because the replies that it uses are unknown. `task=store action=why` skips it, and says so.
+long as such a folder is under `output_dir`, because the replies that it uses are unknown.
 """
 
 PROGRESS = """
@@ -525,7 +524,6 @@ COMMON = {
     MiniLM: "embedder: kind `minilm`",
     RecordsOfFile: "Form of a file of the data set",
     FinishedRunKeys: "task: every task over a finished run",
-    AskedAbout: "task: what is asked about",
     Bounds: "Bounds of a condition",
     LabelledCondition: "Tests of a condition on a field or a detail",
 }
@@ -542,7 +540,7 @@ def _keys() -> str:
         else:
             parts.append(_key_table(group, settings))
     parts.append(_key_table("store", StoreSettings))
-    parts += [_common_table(base) for base in (FinishedRunKeys, AskedAbout)]
+    parts.append(_common_table(FinishedRunKeys))
     tasks = {task: model for task, model in task_keys().items() if model is not None}
     parts += [_key_table(f"task: `{task}`", model) for task, model in tasks.items() if model is not FinishedRunKeys]
     inner: dict[str, type[BaseModel]] = {}

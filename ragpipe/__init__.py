@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ragpipe.core.version import __version__
 
 if TYPE_CHECKING:
-    from ragpipe.cli.api import Verification, compare, load, plan, rejudge, rescore, run, stop, verify
+    from ragpipe.cli.api import compare, load, plan, rejudge, rescore, run, stop, verify
     from ragpipe.core import errors
     from ragpipe.core.sample import Case
     from ragpipe.core.score import Score, ScoreSpec
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragpipe.judge.question import Judge
     from ragpipe.metrics.base import Computed, Metric
     from ragpipe.report.run_data import Run
+    from ragpipe.runs.verification import Verification
 
 __all__ = [
     "Answer",
@@ -49,9 +50,7 @@ __all__ = [
 ]
 
 _HOME = {
-    **dict.fromkeys(
-        ["Verification", "compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.cli.api"
-    ),
+    **dict.fromkeys(["compare", "load", "plan", "rejudge", "rescore", "run", "stop", "verify"], "ragpipe.cli.api"),
     **dict.fromkeys(["Computed", "Metric"], "ragpipe.metrics.base"),
     **dict.fromkeys(["Score", "ScoreSpec"], "ragpipe.core.score"),
     "Answer": "ragpipe.judge.answer_type",
@@ -59,6 +58,7 @@ _HOME = {
     "Judge": "ragpipe.judge.question",
     "Prompt": "ragpipe.judge.prompt_library",
     "Run": "ragpipe.report.run_data",
+    "Verification": "ragpipe.runs.verification",
 }
 """The module of each public name. They are imported when first used: `import ragpipe` itself takes no time."""
 

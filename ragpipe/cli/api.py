@@ -23,29 +23,12 @@ if TYPE_CHECKING:
     from ragpipe.report.console import Console
     from ragpipe.report.run_data import Run
     from ragpipe.runs.plan import Plan
+    from ragpipe.runs.verification import Verification
 
 FROM_PYTHON = "the configuration from Python"
 Config = Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 """One mapping, or a list of words (`"judge=llm"`) and mappings, where the later ones win."""
 _PLAIN = re.compile(r"(?!(?i:null|true|false|nan|inf)$)[A-Za-z_][\w./-]*")
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What `verify` found. True in a condition when nothing differs.
-
-    Attributes:
-        differences: one sentence per difference, in the order in which a run is made: the first is the one to look at.
-        same: the files that were made again and came out equal.
-        sealed: the files that are not made of the run alone, and are as they were sealed.
-    """
-
-    differences: tuple[str, ...]
-    same: tuple[str, ...]
-    sealed: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return not self.differences
 
 
 def run(config: Config = (), *, config_dir: str | None = None, quiet: bool = False) -> Run:
@@ -134,8 +117,7 @@ def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
     from ragpipe.runs.verification import verify_run
 
     with _started("verify", (), None, quiet, path) as start:
-        result = verify_run(start.config.finished)
-    return Verification(tuple(map(str, result.differences)), tuple(result.same), tuple(result.sealed))
+        return verify_run(start.config.finished)
 
 
 def stop() -> int:

@@ -15,18 +15,7 @@ from pydantic import ValidationError
 
 from ragpipe.cli import option_files
 from ragpipe.cli.guessed_mapping import EITHER, GuessedField, NameInFile, guessed_fields, names_in_file, passages_in
-from ragpipe.cli.option_files import (
-    MARKER,
-    FileOrigin,
-    StartFolder,
-    choose_metrics,
-    marker,
-    recorded_entries,
-    scalar,
-    score_names,
-    write_new,
-    written_for,
-)
+from ragpipe.cli.option_files import FileOrigin, StartFolder, choose_metrics, recorded_entries, scalar, score_names, written_for
 from ragpipe.core import registry
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
@@ -132,7 +121,6 @@ class FileStart:
         recognised: what the file is; None for an unknown shape.
         reading: what it holds; None for an unknown shape whose guesses do not read it.
         first: its first case as it was mapped; empty where there is no reading.
-        files: the paths written within the folder, without the schemas.
         remarks: what else is to be said of it: a sentence for each.
         refusal: why the strict reader does not read a file with the native names, where it is read by guesses.
         to_fill_in: the lines that a person must look at, `FILE:LINE: text`.
@@ -143,7 +131,6 @@ class FileStart:
     recognised: Recognised | None
     reading: FileReading | None
     first: tuple[FieldShown, ...]
-    files: tuple[str, ...]
     to_fill_in: tuple[str, ...] = ()
     misfit: str = ""
     remarks: tuple[str, ...] = ()
@@ -193,9 +180,9 @@ def start_from(source: Path, folder: Path, option: str = "", arguments: Sequence
     choice = choose_metrics(_with_answers(reading), reading.probe)
     entries, notes = recorded_entries(reading.verdicts, recognised.option, score_names())
     text = option_files.recognised_dataset(folder.name, origin, recognised.option)
-    start = StartFolder(folder, folder.name, reading.cases > 0, choice.left_out, ())
-    files = _write(start, source, text, option_files.experiment(folder, origin, choice, entries, notes))
-    return FileStart(start, recognised, reading, first, files, remarks=tuple(remarks))
+    experiment = option_files.experiment(folder, origin, choice, entries, notes)
+    start = _write(folder, source, text, experiment, recognised.option, reading.cases > 0, choice.left_out)
+    return FileStart(start, recognised, reading, first, remarks=tuple(remarks))
 
 
 def _unknown_shape(source: Path, folder: Path, arguments: Sequence[str], refused: DataError | None = None) -> FileStart:
@@ -218,8 +205,8 @@ def _unknown_shape(source: Path, folder: Path, arguments: Sequence[str], refused
     facts = _with_answers(reading) if reading else DataFacts([*_ANSWERED, *labels])
     choice = choose_metrics(facts, reading.probe if reading else ())
     is_runnable = reading is not None and reading.cases > 0
-    start = StartFolder(folder, folder.name, is_runnable, choice.left_out, (), guessed)
-    files = _write(start, source, text, option_files.experiment(folder, origin, choice, [], []))
+    experiment = option_files.experiment(folder, origin, choice, [], [])
+    start = _write(folder, source, text, experiment, "", is_runnable, choice.left_out, guessed)
     remarks = list[str]()
     if reading is not None and dataset is not None:
         remarks += _remarks(dataset, reading, names)
@@ -231,7 +218,7 @@ def _unknown_shape(source: Path, folder: Path, arguments: Sequence[str], refused
     if refused is not None:
         reason = refused.problems[0]
         refusal = f"its names are the native ones, but {reason.key} is {reason.found} ({reason.where})"
-    return FileStart(start, None, reading, first, files, lines, misfit, tuple(remarks), refusal)
+    return FileStart(start, None, reading, first, lines, misfit, tuple(remarks), refusal)
 
 
 def _tried(
@@ -287,23 +274,19 @@ def _remarks(dataset: Dataset, reading: FileReading, names: Sequence[NameInFile]
     return lines
 
 
-def read_mapping(plain: Mapping[str, Any], source: Path, arguments: Sequence[str]) -> tuple[FileReading, str]:
-    """What an option of a folder reads from the file, and the shipped option that it is based on; empty where there is none.
-
-    Raises ConfigError for wrong settings, DataError for a file that they do not read.
-    """
+def read_mapping(plain: Mapping[str, Any], source: Path, arguments: Sequence[str]) -> FileReading:
+    """What an option of a folder reads from the file. Raises ConfigError for wrong settings, DataError for a file that they do not read."""
     bases = [base for base in plain.get("defaults") or [] if isinstance(base, str) and base != "_self_"]
     own = {key: value for key, value in plain.items() if key != "defaults"}
     for base in reversed(bases):
         own = _merged(_shipped(base), own)
-    reading = read_whole(open_dataset(_settings({**own, "path": str(source)}, arguments), Path.cwd()))
-    return reading, bases[0] if bases else ""
+    return read_whole(open_dataset(_settings({**own, "path": str(source)}, arguments), Path.cwd()))
 
 
-def experiment_for(folder: StartFolder, source: Path, reading: FileReading, option: str) -> tuple[str, Mapping[str, str]]:
+def experiment_for(folder: StartFolder, source: Path, reading: FileReading) -> tuple[str, Mapping[str, str]]:
     """The text of the experiment for what a mapping reads, and for each metric that it leaves out what that needs."""
     choice = choose_metrics(_with_answers(reading), reading.probe)
-    entries, remarks = recorded_entries(reading.verdicts, option or "file", score_names())
+    entries, remarks = recorded_entries(reading.verdicts, folder.option or "file", score_names())
     return option_files.experiment(folder.root, _origin(source, folder.root, "", {}), choice, entries, remarks), choice.left_out
 
 
@@ -410,12 +393,31 @@ def _origin(source: Path, folder: Path, description: str, keys: Mapping[str, str
     return FileOrigin(str(source), yaml_path(source, folder), description, keys)
 
 
-def _write(start: StartFolder, source: Path, dataset: str, experiment: str) -> tuple[str, ...]:
-    name = start.name
+def _write(
+    folder: Path,
+    source: Path,
+    dataset: str,
+    experiment: str,
+    option: str,
+    is_runnable: bool,
+    left_out: dict[str, str],
+    guessed: dict[str, str] | None = None,
+) -> StartFolder:
+    name, path = folder.name, os.path.relpath(source.resolve(), folder.resolve())
     files = {
         f"dataset/{name}.yaml": dataset,
         f"experiment/{name}.yaml": experiment,
-        f"judge/{name}.yaml": option_files.judge(name),
+        f"judge/{name}.yaml": option_files.start_text("judge.yaml").format(name=name),
     }
-    write_new(start.root, {**files, MARKER: marker(start, source, files)})
-    return tuple(files)
+    start = StartFolder(
+        root=folder,
+        source=path,
+        name=name,
+        option=option,
+        is_runnable=is_runnable,
+        left_out=left_out,
+        guessed=guessed or {},
+        files={file: sha256(text) for file, text in files.items()},
+    )
+    option_files.write_new(folder, {**files, option_files.MARKER: start.marker()})
+    return start

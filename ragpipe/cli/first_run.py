@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -73,36 +71,24 @@ def begin(source: str, option: str, arguments: Sequence[str], console: Console) 
 
 
 def choose_again(folder: StartFolder, source: Path, arguments: Sequence[str], console: Console) -> StartFolder:
-    """The folder with the metrics that its edited mapping allows: a label that was mapped by hand makes more of them possible. Says
-    which metrics came and went.
+    """The folder with the metrics that its edited mapping allows: a label that was mapped by hand makes more of them possible.
 
     Nothing changes where the experiment was edited too, where the mapping names another file, and where it cannot be read: the
     run then says why. Raises OutputError.
     """
-    file = folder.root / "experiment" / f"{folder.name}.yaml"
     if f"experiment/{folder.name}.yaml" in folder.edited:
         return folder
     try:
         plain = yaml.safe_load((folder.root / folder.mapping).read_text(encoding="utf-8"))
         if not isinstance(plain, dict) or plain.get("path") != yaml_path(source, folder.root):
             return folder
-        reading, option = read_mapping(plain, source, arguments)
-        before = _metrics(yaml.safe_load(file.read_text(encoding="utf-8")))
+        reading = read_mapping(plain, source, arguments)
     except (OSError, ValueError, yaml.YAMLError, ConfigError, DataError):
         return folder
-    text, left_out = experiment_for(folder, source, reading, option)
-    chosen = replace(folder, is_runnable=reading.cases > 0, left_out=left_out, guessed={}, edited=())
-    write_again(chosen, source, text)
-    after = _metrics(yaml.safe_load(text))
-    come, gone = [name for name in after if name not in before], [name for name in before if name not in after]
-    if come or gone:
-        changes = [*(f"+{name}" for name in come), *(f"-{name}" for name in gone)]
-        console.say(f"its metrics were chosen again for what the mapping reads: {', '.join(changes)}")
-    return chosen
-
-
-def _metrics(experiment: Any) -> list[str]:
-    return next((list(entry["override /metrics"]) for entry in experiment["defaults"] if "override /metrics" in entry), [])
+    text, left_out = experiment_for(folder, source, reading)
+    console.say("its metrics were chosen again for what the mapping reads")
+    chosen = folder.model_copy(update={"is_runnable": reading.cases > 0, "left_out": left_out, "guessed": {}})
+    return write_again(chosen, text)
 
 
 _MODELS = ("a ", "an ")  # how a model of any kind is named among the needs
@@ -127,7 +113,7 @@ def say_start(start: FileStart, source: str, console: Console) -> None:
         reading = start.reading
         methods = f", methods: {', '.join(reading.methods)}" if len(reading.methods) > 1 else ""
         console.say(f"{plural(reading.samples, 'question')}, {plural(reading.cases, 'answer')}{methods}")
-    console.say(f"written to {start.folder.root}/: {', '.join(start.files)}")
+    console.say(f"written to {start.folder.root}/: {', '.join(start.folder.files)}")
     if start.reading is not None:
         say_guesses(start.folder, console)
     for line in start.remarks:

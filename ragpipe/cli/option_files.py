@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ragpipe.cli.guessed_mapping import GUESSED_FIELDS, GuessedField, NameInFile, passages_in
-from ragpipe.core import registry
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, OutputError, Problem
 from ragpipe.core.registry import option_files, option_folders
-from ragpipe.core.resources import conf_dir
+from ragpipe.core.resources import conf_dir, data_path
 from ragpipe.core.sample import Case
 from ragpipe.core.settings import did_you_mean
 from ragpipe.data.recognition import NATIVE
@@ -69,7 +66,6 @@ def recognised_dataset(name: str, origin: FileOrigin, option: str) -> str:
         if option == NATIVE
         else ["defaults:", f"  - {option}   # the shipped mapping; what is set here comes on top", "  - _self_", ""]
     )
-    shipped = [] if option == NATIVE else _shipped_fields(option)
     return _text(
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"# {_comment(origin.name)}: {origin.description}.",
@@ -78,7 +74,6 @@ def recognised_dataset(name: str, origin: FileOrigin, option: str) -> str:
         f"name: {name}",
         *_path_lines(origin),
         *(f"{key}: {scalar(value)}" for key, value in origin.keys.items()),
-        *shipped,
     )
 
 
@@ -136,22 +131,9 @@ def experiment(
     )
 
 
-def judge(name: str) -> str:
-    """The judge: a language model, to be named."""
-    return JUDGE.format(name=name)
-
-
-JUDGE = """\
-# yaml-language-server: $schema=../schema/judge.json
-# A language model as judge. Use: judge={name}
-defaults:
-  - llm
-  - _self_
-
-model: openai/gpt-4o-mini-2024-07-18   # 1. provider/model, pinned by a date, a digest or a revision
-api_key_env: OPENAI_API_KEY            # 2. the NAME of the variable that holds the key, never the key
-# api_base: http://127.0.0.1:8000/v1   # any OpenAI-compatible server (vLLM, Ollama, llama.cpp)
-"""
+def start_text(file: str) -> str:
+    """A file of a folder to start from: `judge.yaml` has `{name}` in it."""
+    return data_path(f"package:start/{file}").read_text(encoding="utf-8")
 
 
 def _text(*lines: str) -> str:
@@ -165,17 +147,6 @@ def _comment(text: str) -> str:
 def _path_lines(origin: FileOrigin) -> list[str]:
     remark = "   # `here:` starts at the folder of this YAML file" if origin.yaml_path.startswith("here:") else ""
     return [f"path: {scalar(origin.yaml_path)}{remark}"]
-
-
-def _shipped_fields(option: str) -> list[str]:
-    """The shipped mapping's fields as comments, to be changed one by one."""
-    lines = registry.option_files("dataset")[option].read_text(encoding="utf-8").splitlines()
-    start = next((place for place, line in enumerate(lines) if line.startswith("fields:")), None)
-    if start is None:
-        return []
-    end = next((place for place in range(start + 1, len(lines)) if lines[place][:1] not in ("", " ", "#")), len(lines))
-    shown = [f"# {line}".rstrip() for line in lines[start:end] if line.strip()]
-    return ["", "# The fields of the shipped mapping; what is set under `fields:` here replaces one of them.", *shown]
 
 
 def _split_lines(guesses: Sequence[GuessedField]) -> Iterator[str]:
@@ -362,30 +333,46 @@ def _lacks(need: MetricNeed, probe: Sequence[Case]) -> Iterator[str]:
 MARKER = "init.json"
 
 
-@dataclass(frozen=True, slots=True)
-class StartFolder:
-    """A folder that was written for a file.
+class StartFolder(BaseModel):
+    """A folder that was written for a file, as its `init.json` has it.
 
     Attributes:
         root: the folder.
+        source: the file, by its path from the folder.
         name: the name of its experiment, data set and judge.
+        option: the shipped option that reads the file; empty for guesses.
         is_runnable: whether its mapping was complete when it was written.
         left_out: for each metric that was left out what it needs.
-        edited: the files that differ from what was written, or are gone.
         guessed: for each field that was guessed from a name its path expression; empty for a known shape.
+        files: the sha256 of each file that was written, by its path within the folder.
     """
 
-    root: Path
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    root: Path = Field(exclude=True)
+    source: str
     name: str
+    option: str = ""
     is_runnable: bool
-    left_out: Mapping[str, str]
-    edited: tuple[str, ...]
-    guessed: Mapping[str, str] = field(default_factory=dict)
+    left_out: dict[str, str]
+    guessed: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
 
     @property
     def mapping(self) -> str:
         """The file with the mapping, by its path within the folder."""
         return f"dataset/{self.name}.yaml"
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """The files that differ from what was written, or are gone."""
+        paths = {file: self.root / file for file in self.files}
+        return tuple(file for file, path in paths.items() if not path.is_file() or sha256_file(path) != self.files[file])
+
+    def marker(self) -> str:
+        """The text of `init.json`."""
+        about = "What was written here, by sha256: a start with the same file tells by it whether something was edited."
+        return json.dumps({"about": about, **self.model_dump()}, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_new(folder: Path, files: Mapping[str, str]) -> None:
@@ -404,33 +391,13 @@ def write_new(folder: Path, files: Mapping[str, str]) -> None:
         raise OutputError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def write_again(folder: StartFolder, source: Path, experiment: str) -> None:
+def write_again(folder: StartFolder, experiment: str) -> StartFolder:
     """Replace the experiment of a folder, and take all of its files as they are now for written. Raises OutputError."""
-    name = f"experiment/{folder.name}.yaml"
-    kept = [file for file in (folder.mapping, f"judge/{folder.name}.yaml") if (folder.root / file).is_file()]
-    files = {file: (folder.root / file).read_text(encoding="utf-8") for file in kept} | {name: experiment}
-    atomic_write(folder.root / name, experiment)
-    atomic_write(folder.root / MARKER, marker(folder, source, files))
-
-
-def marker(start: StartFolder, source: Path, files: Mapping[str, str]) -> str:
-    """The text of `init.json`: the file that the folder was written for, and the hashes of what was written.
-
-    Args:
-        start: the folder as it is to be known again.
-        source: the file that it is written for.
-        files: what is written, by its paths within the folder.
-    """
-    content = {
-        "about": "What was written here, by sha256: a start with the same file tells by it whether something was edited.",
-        "source": os.path.relpath(source.resolve(), start.root.resolve()),
-        "name": start.name,
-        "is_runnable": start.is_runnable,
-        "left_out": dict(start.left_out),
-        "guessed": dict(start.guessed),
-        "files": {file: hashlib.sha256(text.encode("utf-8")).hexdigest() for file, text in files.items()},
-    }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    atomic_write(folder.root / f"experiment/{folder.name}.yaml", experiment)
+    digests = {file: sha256_file(folder.root / file) for file in folder.files if (folder.root / file).is_file()}
+    again = folder.model_copy(update={"files": digests})
+    atomic_write(folder.root / MARKER, again.marker())
+    return again
 
 
 def written_for(folder: Path, source: Path) -> bool:
@@ -447,32 +414,13 @@ def read_folder(folder: Path, source: Path) -> StartFolder:
         fix = f"task=init from={source} dir=OTHER writes to another folder, which `--config-dir OTHER +experiment=OTHER` runs"
         problem = Problem("the folder", str(folder), what, "no folder of this name, or the one written for this file", fix)
         raise ConfigError("nothing is overwritten; nothing was written", [problem])
-    edited = tuple(file for file, digest in written.files.items() if _digest(folder / file) != digest)
-    return StartFolder(folder, written.name, written.is_runnable, written.left_out, edited, written.guessed)
+    return written
 
 
-class _Marker(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    source: str
-    name: str
-    is_runnable: bool
-    left_out: dict[str, str]
-    guessed: dict[str, str]
-    files: dict[str, str]
-
-
-def _marker_of(folder: Path) -> _Marker | None:
+def _marker_of(folder: Path) -> StartFolder | None:
     try:
-        return _Marker.model_validate_json((folder / MARKER).read_bytes())
-    except (OSError, ValidationError):
-        return None
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        return sha256_file(path)
-    except OSError:
+        return StartFolder(root=folder, **json.loads((folder / MARKER).read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -520,20 +468,8 @@ def check_same_option(option: str, folder: StartFolder, source: str) -> None:
     if not option or option == folder.name:
         return
     check_option(option)
-    written = _option_of(folder)
-    if written != option:
-        how = f"dataset={written}" if written else "a mapping of its own"
+    if folder.option != option:
+        how = f"dataset={folder.option}" if folder.option else "a mapping of its own"
         fix = f"remove {folder.root}/ and start again, or task=init from={source} as={option} dir=OTHER"
         found = f"{option!r}, and {folder.root}/ was written for this file with {how}"
         raise ConfigError(_TITLE, [Problem("command line", "dataset", found, "the mapping of the folder", fix)])
-
-
-def _option_of(folder: StartFolder) -> str:
-    """The shipped option that the folder's mapping is based on; empty for a guessed one, or one that cannot be read."""
-    try:
-        keys = yaml.safe_load((folder.root / folder.mapping).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return ""
-    keys = keys if isinstance(keys, dict) else {}
-    bases = [base for base in keys.get("defaults") or [] if base != "_self_"]
-    return str(bases[0]) if bases else "" if "fields" in keys else NATIVE

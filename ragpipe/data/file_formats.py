@@ -53,7 +53,7 @@ def data_file(path: Path, label: str, name: str, form: str, delimiter: str, faul
     resolved_form = SUFFIXES.get(suffix_of(path)) if form == "auto" else form
     known = ", ".join(sorted(SUFFIXES))
     if resolved_form is None:
-        fix = "convert it; or name the format by dataset.format (or `format` of the join) if only the name is unusual"
+        fix = "convert it; or name the format, or the reader of a plugin, by dataset.format=NAME (or `format` of the join)"
         faults.add(label, "suffix", repr(path.suffix), f"one of {known}", fix)
         return None
     try:
@@ -120,9 +120,16 @@ def read_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, A
     if file.path.stat().st_size == 0:
         faults.add(file.display_path, "file", "an empty file (0 bytes)", "records", "no records: was it written?")
         return
-    reader = READERS.get(file.format) or registry.find("reader", file.format)
     try:
-        yield from reader(file, faults)
+        if file.format in READERS:
+            yield from READERS[file.format](file, faults)
+            return
+        for row in registry.find("reader", file.format)(file, faults):  # of a plugin, which may yield anything
+            if not (isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], dict)):
+                found, expected = f"{shown_value(row)} from the reader of the plugin", "tuples (line or row, record as a dict)"
+                faults.add(file.display_path, f"format: {file.format}", found, expected, "correct the plugin")
+                return
+            yield row
     except DAMAGED as error:
         add_damage(file.display_path, error, faults)
 

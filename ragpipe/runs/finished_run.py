@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
@@ -28,9 +28,8 @@ from ragpipe.runs.identity import run_identity, sources_of, with_sources
 from ragpipe.runs.manifest import checked_manifest
 from ragpipe.runs.run_list import EXPECTED, check_unmodified, run_of_task
 from ragpipe.runs.scoring_files import NO_FILES, ScoringFiles, resolved_for_finished
-from ragpipe.runs.settings import RunConfig, prompt_folders, prompt_library
+from ragpipe.runs.settings import RunConfig, prompt_library
 from ragpipe.runs.validation import INVALID_CONFIGURATION, validate_finished_config
-from ragpipe.store.places import cache_folder
 from ragpipe.store.recorded_replies import RecordedReplies
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import check_regular_file, check_sealed, run_file_error
@@ -54,8 +53,6 @@ START_SECTIONS = frozenset(
     }
 )
 """Sections that belong to this start and this machine, never to the run: they come from the composed configuration."""
-READ_WHERE_PUBLISHED = frozenset({"verify", "explain"})
-"""Tasks that change nothing in the run: they read a copy of a published one."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def open_run(
     """
     origins = origins or NoOrigins()
     with unchecked() if task == "verify" else nullcontext():  # it says what changed, so it reads the run as it is
-        folder, cache = _run_folder(plain, origins, task), cache_folder(plain)
+        folder = _run_folder(plain, origins, task)
         manifest = checked_manifest(folder)
         check_unmodified(folder, manifest["iterations"])
         recorded = read_config(folder)
@@ -141,7 +138,7 @@ def open_run(
             composed["iterations"] = max(_judged_iterations(manifest))
         overlaid_origins = _OverlaidOrigins(folder.config, origins, changes)
         dirs = list(plain.get("prompt_dirs") or [])
-        prompts = prompt_library(dirs, cache) if current_prompts else run_prompts(folder, prompt_folders(dirs, cache))
+        prompts = prompt_library(dirs) if current_prompts else run_prompts(folder, [Path(name).absolute() for name in dirs])
         config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
         own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
         beside = task == "rescore" and "scoring.calibration" not in changes
@@ -208,7 +205,7 @@ def _run_folder(plain: Mapping[str, Any], origins: ConfigOrigins, task: str) -> 
     if not isinstance(path, str) or not path:
         fix = f"python -m ragpipe task={task} run=NAME"
         raise ConfigError(INVALID_CONFIGURATION, [Problem(origins.location("run"), "run", repr(path), EXPECTED, fix)])
-    return run_of_task(path, plain, origins, fetches=task in READ_WHERE_PUBLISHED, check=task != "verify")
+    return run_of_task(path, plain, origins)
 
 
 def read_config(folder: RunFolder) -> dict[str, Any]:
@@ -279,17 +276,6 @@ class FinishedRunKeys(Settings):
     """The keys of a task over a finished run, beside its own. `Keys` of a task's module are all that its YAML may have."""
 
     run: str = Field(min_length=1, description="Finished run: a name, NAME/latest, a run id, a run folder, or latest.")
-
-
-class AskedAbout(Settings):
-    """Which of a sample's outputs, and which metric."""
-
-    method: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Method whose output is meant. null: all of them."
-    )
-    metric: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Name of a metric; for task=explain also of one of its scores or of a composite. null: all."
-    )
 
 
 @dataclass(frozen=True)

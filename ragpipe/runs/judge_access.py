@@ -100,7 +100,7 @@ async def open_judge(
         return
     recorded = recorded_replies(config)  # before the store is opened: it may be refused
     # whoever asks has looked into the store before, or works for a process that has
-    store = CallStore(store_place(config), run_id=run_id, say=warn, is_known=True)
+    store = CallStore(store_place(config), run_id=run_id, say=warn)
     for notice in store.notices:
         warn(notice)
 

@@ -22,7 +22,7 @@ from ragpipe.runs.seal_run import FROZEN
 from ragpipe.score.aggregate import LOST, coverage
 from ragpipe.score.gate_results import trust_words
 from ragpipe.store.files import write_unless_same
-from ragpipe.store.places import cache_folder, is_remote, objects
+from ragpipe.store.places import is_remote
 from ragpipe.store.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, RunFolder
 from ragpipe.store.run_tables import check_sealed, read_json
 
@@ -43,21 +43,6 @@ def refuse_other_formats(folders: Sequence[Path]) -> None:
             return  # it is listed as broken
     if errors:
         raise FormatMismatch(errors[0].title, [problem for error in errors for problem in error.problems])
-
-
-def readable_runs(root: Path, warn: Callable[[str], None]) -> list[RunFolder]:
-    """All run folders below an output folder; those of another format are left out with a warning."""
-    folders = []
-    for folder in all_runs(root):
-        try:
-            read_manifest(folder)
-        except FormatMismatch as error:
-            warn(f"passed over: {error.problems[0].where}: {error.problems[0].found}")
-            continue
-        except RagpipeError:
-            pass  # reading its tables says what is broken
-        folders.append(folder)
-    return folders
 
 
 def all_runs(root: Path) -> Iterator[RunFolder]:
@@ -302,24 +287,8 @@ def chosen_name(plain: Mapping[str, Any], origins: ConfigOrigins) -> Any:
     return None if name == _DEFAULT_NAME and "name" not in getattr(origins, "chosen", ()) else name
 
 
-def run_of_task(
-    word: str, plain: Mapping[str, Any], origins: ConfigOrigins, *, key: str = "run", fetches: bool = False, check: bool = True
-) -> RunFolder:
-    """The run that `word` names in the configuration of this start.
-
-    Args:
-        word: as for `find_named_run`, or with `fetches` the address of a published run.
-        plain: the composed configuration.
-        origins: where each value was set.
-        key: the key of the configuration, for messages.
-        fetches: whether a published run is read, from a copy of it.
-        check: whether the files of a published run have to be those of its seal.
-
-    Raises ConfigError for a wrong address, DataError where there is no such run; FormatMismatch.
-    """
-    if fetches and is_remote(word):
-        fetched: RunFolder = objects("task", "fetch").fetch_run(word, cache_folder(plain), check=check)
-        return fetched
+def run_of_task(word: str, plain: Mapping[str, Any], origins: ConfigOrigins, *, key: str = "run") -> RunFolder:
+    """The run that `word` names in the configuration of this start; `key` is its key. Raises as `find_named_run`."""
     output_dir = Path(str(plain.get("output_dir", "outputs")))
     return find_named_run(word, output_dir, name=chosen_name(plain, origins), key=key)
 

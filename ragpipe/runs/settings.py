@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -27,7 +27,7 @@ from ragpipe.metrics.base import Metric
 from ragpipe.report.settings import ReportSettings
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.call_database import StorePlace, store_folder_of, store_place_of
-from ragpipe.store.places import DEFAULT_CACHE, address_fault, is_remote, local_folder, publishing_fault
+from ragpipe.store.places import DEFAULT_CACHE, is_remote, publishing_fault
 
 if TYPE_CHECKING:
     from ragpipe.judge.question import Transport
@@ -202,10 +202,7 @@ class TopSettings(Settings):
     )
     prompt_dirs: Annotated[list[str], NotInIdentity] = Field(
         default_factory=list,
-        description=(
-            "Your own folders of prompt templates, or addresses such as s3://bucket/prompts, searched before the shipped one. "
-            "Default: none."
-        ),
+        description="Your own folders of prompt templates, searched before the shipped one. Default: none.",
     )
     publish: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
         default=None,
@@ -281,10 +278,7 @@ class TopSettings(Settings):
     @classmethod
     def _folders(cls, folders: list[str]) -> list[str]:
         for folder in folders:
-            if is_remote(folder):
-                if expected := address_fault(folder):
-                    raise ValueError(expected)
-            elif not Path(folder).is_dir():
+            if not Path(folder).is_dir():
                 raise ValueError(f"folders; {folder!r} is none (relative to {Path.cwd()})")
         return folders
 
@@ -319,7 +313,7 @@ class RunConfig(TopSettings):
     @property
     def prompts(self) -> PromptLibrary:
         """The user's prompt folders, then the shipped one."""
-        return prompt_library(self.prompt_dirs, self.cache)
+        return prompt_library(self.prompt_dirs)
 
     def identity(self) -> dict[str, Any]:
         """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
@@ -334,14 +328,9 @@ RUN_KEYS = (*RunConfig.model_fields, JurySettings.section)
 """The keys of a composed configuration. The section `jury` becomes the judge when it is checked."""
 
 
-def prompt_library(prompt_dirs: list[str], cache: Path) -> PromptLibrary:
-    """Templates of the given folders first, then of the shipped one. Folders of object stores are copied now."""
-    return PromptLibrary([*prompt_folders(prompt_dirs, cache), prompts_dir()])
-
-
-def prompt_folders(prompt_dirs: list[str], cache: Path) -> list[Path]:
-    """The given folders on this machine. Raises DataError for one of an object store that cannot be read."""
-    return [local_folder(name, cache) for name in prompt_dirs]
+def prompt_library(prompt_dirs: Sequence[str]) -> PromptLibrary:
+    """Templates of the given folders first, then of the shipped one."""
+    return PromptLibrary([*(Path(name).absolute() for name in prompt_dirs), prompts_dir()])
 
 
 def _is_importable(package: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ragpipe.core import registry
@@ -26,7 +25,6 @@ from ragpipe.runs.metrics_section import encoder_problems, placed, read_metrics,
 from ragpipe.runs.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings, prompt_library
 from ragpipe.score.cross_checks import scoring_faults
 from ragpipe.score.settings import ScoringSettings
-from ragpipe.store.places import cache_folder
 
 INVALID_CONFIGURATION = "the configuration is wrong; nothing was started"
 _OVERLAYS = ("experiment", "mode")
@@ -48,7 +46,7 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     sections.read_judge_and_embedder()
     sections.check_judge_is_installed()
     sections.check_embedder_is_installed()
-    sections.read_metrics(prompt_library(sections.prompt_dirs, sections.cache))
+    sections.read_metrics(prompt_library(sections.prompt_dirs))
     sections.check_encoders_are_installed()
     sections.check_scoring()
     return sections.run_config()
@@ -108,11 +106,6 @@ class _Sections:
     def prompt_dirs(self) -> list[str]:
         """The user's folders of templates."""
         return self._top.prompt_dirs if self._top is not None else []
-
-    @property
-    def cache(self) -> Path:
-        """The folder of the copies of what is fetched."""
-        return cache_folder(self._plain)
 
     def read(self) -> None:
         """The keys outside of any section, and the sections whose settings need no other section."""

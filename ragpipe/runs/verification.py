@@ -89,19 +89,23 @@ _DERIVED = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metric
 
 
 @dataclass
-class VerificationResult:
-    """What a verification gave.
+class Verification:
+    """What a verification gave. True in a condition where nothing differs.
 
-    `differences` are in the order in which a run is made. `same` are the derived files that came out equal. `sealed` are
-    those that are not made of this folder alone (exports, the agreement of two judges), and are what the seal says.
+    `differences` are in the order in which a run is made: the first is the one to look at, as text a sentence. `same` are the derived
+    files that came out equal. `sealed` are those that are not made of this folder alone (exports, the agreement of two judges), and are
+    what the seal says.
     """
 
     differences: list[RunDifference]
     same: list[str] = field(default_factory=list)
     sealed: list[str] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        return not self.differences
 
-def verify_run(finished: FinishedRun) -> VerificationResult:
+
+def verify_run(finished: FinishedRun) -> Verification:
     """Compare the inputs (configuration, prompts, cases, replies) with the seal; where none was changed, make every derived
     file again in a scratch folder, and compare it with the seal and the folder.
 
@@ -111,25 +115,25 @@ def verify_run(finished: FinishedRun) -> VerificationResult:
         return _verified(finished)
 
 
-def _verified(finished: FinishedRun) -> VerificationResult:
+def _verified(finished: FinishedRun) -> Verification:
     folder = finished.folder
     try:
         seal = open_seal(folder.seal)
     except ValueError as error:
-        return VerificationResult([RunDifference("seal.json", f"the seal itself was changed: {error}")])
+        return Verification([RunDifference("seal.json", f"the seal itself was changed: {error}")])
     if seal is None:
         missing = RunDifference("seal.json", "missing: the run did not end, or the file was taken away")
-        return VerificationResult([missing])
+        return Verification([missing])
     if changed_inputs := [*_input_differences(finished, seal)]:
-        return VerificationResult(changed_inputs)
+        return Verification(changed_inputs)
     with tempfile.TemporaryDirectory() as scratch:
         remade = RunFolder(Path(scratch) / finished.run_id)
         try:
             _make_again(finished, seal, remade)
         except (RagpipeError, ValueError) as error:
             if not finished.config.keep_messages:
-                return VerificationResult(_differences_without_replies(finished, seal))
-            return VerificationResult([RunDifference("scores.parquet", f"cannot be made again: {error}")])
+                return Verification(_differences_without_replies(finished, seal))
+            return Verification([RunDifference("scores.parquet", f"cannot be made again: {error}")])
         result = _compare(folder, remade, seal)
     result.differences += journal_conflicts(folder, [int(number) for number in finished.manifest["iterations"]])
     return result
@@ -148,9 +152,9 @@ def _differences_without_replies(finished: FinishedRun, seal: Mapping[str, Any])
     raise DataError("the run cannot be verified: its replies were not kept", [problem])
 
 
-def _compare_with_seal(folder: RunFolder, seal: Mapping[str, Any], *, remade: Collection[str]) -> VerificationResult:
+def _compare_with_seal(folder: RunFolder, seal: Mapping[str, Any], *, remade: Collection[str]) -> Verification:
     """The files that were sealed and are not made again. One that is missing is no difference."""
-    result = VerificationResult([])
+    result = Verification([])
     for name, digest in seal["files"].items():
         path = folder.root / name
         if name in remade or name.startswith(_INPUTS) or not is_regular_file(path):
@@ -210,8 +214,8 @@ def _make_again(finished: FinishedRun, seal: Mapping[str, Any], folder: RunFolde
     Evaluation(spec, policy, Console(out=io.StringIO(), err=io.StringIO())).run()
 
 
-def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> VerificationResult:
-    result, names = VerificationResult([]), set[str]()
+def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> Verification:
+    result, names = Verification([]), set[str]()
     for path in derived_and_frozen(remade.root):
         names.add(name := path.relative_to(remade.root).as_posix())
         if name.startswith(_INPUTS):
@@ -225,7 +229,7 @@ def _compare(folder: RunFolder, remade: RunFolder, seal: Mapping[str, Any]) -> V
     order = {name: position for position, name in enumerate(_DERIVED)}
     differences = [*result.differences, *others.differences]
     differences.sort(key=lambda difference: order.get(difference.where.rpartition("/")[2], len(order)))
-    return VerificationResult(differences, result.same, others.sealed)
+    return Verification(differences, result.same, others.sealed)
 
 
 def _file_difference(name: str, path: Path, remade: Path, sealed: str | None) -> RunDifference | None:

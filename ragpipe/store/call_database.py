@@ -23,7 +23,7 @@ from ragpipe.store.call_table import (
     transaction,
 )
 from ragpipe.store.files import make_folders
-from ragpipe.store.ledger import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.ledger import SILENT_AFTER_S
 from ragpipe.store.owners import every_owner, owner_state, refuse_if_in_use
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class CallDatabase(Protocol):
     def make(self) -> str:
         """Make a new store, or bring an older one to this format. Returns what was done, in words."""
 
-    def open_table(self, opened: OpenedFor) -> OpenTable:
-        """The store for a run, made where there is none."""
+    def open_table(self, run_id: str, silent_after_s: float = ...) -> OpenTable:
+        """The store for a run whose failures count, made where there is none; after `silent_after_s` without a sign of life an owner is
+        dead."""
 
     def reader(self) -> StoredReader:
         """The store to look calls up in."""
@@ -87,12 +88,11 @@ class CallDatabase(Protocol):
         """Bytes on the disk, indexes included."""
 
 
-OUTAGE_S = 600.0
 StorePlace = Path | CallDatabase
 """A SQLite file, or a database."""
 
 
-def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s: float = OUTAGE_S) -> StorePlace:
+def store_place_of(url: str | None, path: str | None, output_dir: str) -> StorePlace:
     """The place of a store by its settings: what opens the address `url`, or the file `calls.sqlite` in the folder of `store_folder_of`.
 
     Raises ValueError for an address that nothing opens: what was expected, without a part of the address.
@@ -103,7 +103,7 @@ def store_place_of(url: str | None, path: str | None, output_dir: str, outage_s:
     if opens is None:
         known = " or ".join(f"{name}://" for name in registry.names("store"))
         raise ValueError(f"an address that begins with {known}" if known else "null: no extra that opens a database is here")
-    database: CallDatabase = opens(url, outage_s)
+    database: CallDatabase = opens(url)
     return database
 
 
@@ -140,12 +140,12 @@ class SqliteDatabase:
         check_store(self.path)
 
     def make(self) -> str:
-        self.open_table(OpenedFor("")).close()
+        self.open_table("").close()
         return "it has the tables of this format"
 
-    def open_table(self, opened: OpenedFor) -> CallTable:
+    def open_table(self, run_id: str, silent_after_s: float = SILENT_AFTER_S) -> CallTable:
         make_folders(self.path.parent)
-        return CallTable(self.path, run_id=opened.run_id, silent_after_s=opened.silent_after_s)
+        return CallTable(self.path, run_id=run_id, silent_after_s=silent_after_s)
 
     def reader(self) -> SqliteReader:
         return SqliteReader(self.path)
@@ -162,7 +162,7 @@ class SqliteDatabase:
 
     @contextmanager
     def changing(self, *, silent_after_s: float = SILENT_AFTER_S) -> Iterator[SqliteConnection]:
-        self.open_table(OpenedFor("")).close()
+        self.open_table("").close()
         with (
             sqlite_errors(self.path),
             closing(sqlite3.connect(self.path, timeout=20.0, isolation_level=None, factory=SqliteConnection)) as db,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from threading import Event
 from typing import Any, Self
 
 from ragpipe.core.call import Call, Payment
@@ -29,7 +28,6 @@ from ragpipe.store.ledger import (
     Freshness,
     GetOrClaimRequest,
     Lookup,
-    OpenedFor,
     PaymentRequest,
     PutRequest,
     ReleaseRequest,
@@ -80,10 +78,8 @@ class CallStore(ReplyStore):
         run_id: the run whose permanent failures are served.
         beat_s: seconds between two signs of life in the store.
         silent_after_s: after how many seconds without one the claims of another process are taken over.
-        patience_s: after how many seconds of waiting, for another process or a database that went away, `say` is told.
-        say: takes messages for the user that come up later, and during a wait for the database to open.
-        is_known: whether the database was reached before, be it by another process of the run: one that went away is waited for
-            then. This process knows by itself what it has reached.
+        patience_s: after how many seconds of waiting for another process `say` is told.
+        say: takes messages for the user that come up later.
     """
 
     def __init__(
@@ -95,15 +91,13 @@ class CallStore(ReplyStore):
         silent_after_s: float = SILENT_AFTER_S,
         patience_s: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
-        is_known: bool = False,
     ):
         database = call_database(place)
         self.place, self.run_id = place, run_id
-        self._hurry = Event()
         self._closed = False
         self._last_resort = LastResortFile(database.setting)
         self._worker = CallWorker(
-            lambda tell: database.open_table(OpenedFor(run_id, silent_after_s, patience_s, tell, self._hurry, is_known)),
+            lambda: database.open_table(run_id, silent_after_s),
             beat_s=min(beat_s, silent_after_s / 3),
             patience_s=patience_s,
             say=say,
@@ -169,14 +163,13 @@ class CallStore(ReplyStore):
         await self._result_of(ReleaseRequest(key))
 
     def abort(self, reason: RagpipeError) -> None:
-        """Wait no longer for other processes, nor long for a database: every `get_or_claim` that would have to wait raises `reason`."""
+        """Wait no longer for other processes: every `get_or_claim` that would have to wait raises `reason`."""
         if not self._closed:
-            self._hurry.set()
             self._worker.send(AbortRequest(reason))
 
     def end_waiting(self, reason: JudgeError) -> None:
         """Wait no longer for other processes: every `get_or_claim` that would have to raises `reason`. Stored calls are still
-        given, calls in flight of this store are waited for, and so is a database that went away."""
+        given, and calls in flight of this store are waited for."""
         if not self._closed:
             self._worker.send(EndWaitingRequest(reason))
 
@@ -184,7 +177,6 @@ class CallStore(ReplyStore):
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
         if not self._closed:
             self._closed = True
-            self._hurry.set()
             self._worker.stop()
 
     def __enter__(self) -> Self:

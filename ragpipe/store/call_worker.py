@@ -56,16 +56,16 @@ class CallWorker(threading.Thread):
     """The thread. `broken` is the error that ended it.
 
     Args:
-        open_table: opens the store, for a function that tells the user something; called in the thread.
+        open_table: opens the store; called in the thread.
         beat_s: seconds between two signs of life.
         patience_s: after how many seconds of waiting for another process `say` is told.
-        say: takes a message for the user; called in the event loop of whoever waits, and in the thread that calls `open`.
+        say: takes a message for the user; called in the event loop of whoever waits.
         last_resort: keeps what was paid for and cannot be stored.
     """
 
     def __init__(
         self,
-        open_table: Callable[[Callable[[str], None]], OpenTable],
+        open_table: Callable[[], OpenTable],
         *,
         beat_s: float,
         patience_s: float,
@@ -78,11 +78,10 @@ class CallWorker(threading.Thread):
         self._unpaid: list[Payment] = []  # payments that are not committed yet
         self._announced: set[str] = set()  # owners that the user knows to be waited for
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
-        self._opening = queue.SimpleQueue[str | None]()  # messages until the store is open, then None
+        self._is_opened = threading.Event()
         self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
         self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
         self._group: list[StoreRequest] = []  # what this turn works on
-        self._loop: asyncio.AbstractEventLoop | None = None  # of whoever asked last
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
         self._end_reason: JudgeError | None = None  # why no other process is waited for any more
@@ -92,10 +91,9 @@ class CallWorker(threading.Thread):
         self.table: OpenTable
 
     def open(self) -> None:
-        """Start the thread, say here what it tells while it opens the store, and raise here what opening raised there."""
+        """Start the thread, and raise here what opening the store raised there."""
         self.start()
-        while (message := self._opening.get()) is not None:
-            self._say(message)
+        self._is_opened.wait()
         if self.broken:
             self.join()
             raise self.broken
@@ -121,12 +119,12 @@ class CallWorker(threading.Thread):
     def run(self) -> None:
         """The body of the thread."""
         try:
-            self.table = self._open(self._tell)
+            self.table = self._open()
         except BaseException as error:
             self.broken = error
             return
         finally:
-            self._opening.put(None)
+            self._is_opened.set()
         try:
             while self._turn():
                 pass
@@ -141,7 +139,6 @@ class CallWorker(threading.Thread):
         group = [request for request in group if not isinstance(request, PaymentRequest)]
         due = self._due_requests()
         self._group = [*group, *due]
-        self._loop = next((r.future.get_loop() for r in self._group if r.future is not None), self._loop)
         outcomes = self._write(
             [request for request in group if isinstance(request, PutRequest)],
             [request for request in group if isinstance(request, ReleaseRequest)],
@@ -260,16 +257,8 @@ class CallWorker(threading.Thread):
         if holder and holder not in self._announced:
             self._announced.add(holder)
             message = f"waiting for {holder}, which is asking the same question"
-            self._tell(message, request.future.get_loop())
-
-    def _tell(self, message: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Tell the user, in the loop of whoever waits, or who opens the store."""
-        loop = loop or self._loop
-        if loop is None:
-            self._opening.put(message)
-            return
-        with suppress(RuntimeError):  # the loop was closed
-            loop.call_soon_threadsafe(self._say, message)
+            with suppress(RuntimeError):  # the loop was closed
+                request.future.get_loop().call_soon_threadsafe(self._say, message)
 
     def _end_waits(self) -> list[RequestOutcome]:
         """The outcomes of the requests that wait no longer, after an abort or the end of waiting for others."""

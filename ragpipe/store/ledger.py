@@ -10,10 +10,9 @@ import asyncio
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from threading import Event
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ragpipe.core.call import Call, Payment
@@ -264,23 +263,6 @@ SILENT_AFTER_S = 30.0
 
 class StoreLost(OutputError):
     """The store is no more where it was: whatever would be stored from now on would be lost."""
-
-
-@dataclass(frozen=True)
-class OpenedFor:
-    """For whom a store is opened.
-
-    `run_id` is the run whose failures count, `silent_after_s` after how many seconds without a sign of life an owner is dead,
-    `patience_s` after how many seconds of an outage `tell` says so; `hurry` is set when nobody wants to wait any longer; `is_known`
-    says that the database was reached before, be it by another process of the run.
-    """
-
-    run_id: str
-    silent_after_s: float = SILENT_AFTER_S
-    patience_s: float = 10.0
-    tell: Callable[[str], None] = lambda _: None
-    hurry: Event = field(default_factory=Event)
-    is_known: bool = False
 
 
 class OpenTable(Protocol):

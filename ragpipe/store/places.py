@@ -76,11 +76,6 @@ def open_place(path: str, local: Path, cache: Path) -> Place:
     return place
 
 
-def local_folder(path: str, cache: Path) -> Path:
-    """The folder that a configured path names; one of an object store is copied now, below `cache`. Raises DataError."""
-    return objects("file_system", "*").copied_folder(path, cache) if is_remote(path) else Path(path).absolute()
-
-
 def objects(kind: registry.Kind, name: str) -> Any:
     """What the extra for addresses brings: the `file_system` `*`, the `task` `publish` or `fetch`. Raises ConfigError without it."""
     module = registry.find(kind, name)

@@ -12,8 +12,6 @@ without one), `auth` (first 12 hex digits of the sha256
 of the Authorization header, '' without one), `fault`, `model`, `peer` (the client's port), `mode` (response format).
 A kill of the client shows as `written: false`.
 
-Limits of rate, tokens and concurrency: `ServerLimits`.
-
 A script is a JSON list of `{"match": regex on the last user message, "reply": text, "finish_reason": ..., "status": ...,
 "times": n, "model": regex on the model's name}`; the first that matches and is not used up wins. Everything else is answered by
 `openai_faults.chat_reply`.
@@ -35,7 +33,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,7 +63,7 @@ class OpenAIServer:
     def __init__(
         self, *, latency_ms: float = 0, jitter: float = 0, faults: Iterable[str] = (), script: list[dict[str, Any]] | None = None,
         log: Path | None = None, model: str | None = None, tls: tuple[Path, Path] | None = None,
-        limits: str = "", count: Callable[[str], int] | None = None,
+        rps: float = 0, count: Callable[[str], int] | None = None,
     ):  # fmt: skip
         self.count = count  # the tokens of a text; None: four characters a token
         self.tls = None
@@ -74,7 +71,7 @@ class OpenAIServer:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.tls.load_cert_chain(*tls)
         self.latency_ms, self.jitter, self.model = latency_ms, jitter, model
-        self.limits = ServerLimits(limits) if limits else None
+        self.limit = RateLimit(rps) if rps else None
         self.faults = [ServerFault.read(text) for text in faults]
         self.script = [dict(entry) for entry in script or []]
         self._lines: list[dict[str, Any]] = []
@@ -120,23 +117,12 @@ class OpenAIServer:
             self.bodies[line["body"]] = body
         line["question"], line["model"] = question_hash(body.get("messages")), body.get("model")
         line["mode"] = (body.get("response_format") or {}).get("type", "plain")
-        if self.limits is None:
-            return await self._answer_admitted(request, line, body, raw, auth)
-        refusal = self.limits.admit(body, self._good(body, line["question"])["usage"])
-        if refusal is not None:
+        if self.limit and (refusal := self.limit.refusal()):
             line["fault"] = "limits"
             return await self._write(request, line, refusal)
-        try:
-            return await self._answer_admitted(request, line, body, raw, auth)
-        finally:
-            self.limits.release()
-
-    async def _answer_admitted(
-        self, request: web.BaseRequest, line: dict[str, Any], body: dict[str, Any], raw: bytes, auth: str
-    ) -> web.StreamResponse:
         if self.latency_ms:
             await asyncio.sleep(draw_latency(self.latency_ms, self.jitter, line["body"]))
-        good = FakeResponse(200, self._good(body, line["question"]), self.limits.headers() if self.limits else {})
+        good = FakeResponse(200, self._good(body, line["question"]), self.limit.headers() if self.limit else {})
         action = self._script(body) or self._faulty(line, body, raw, auth) or good
         if isinstance(action, Hang):
             await asyncio.sleep(action.seconds)
@@ -311,7 +297,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path)
     parser.add_argument("--script", type=lambda name: json.loads(Path(name).read_text(encoding="utf-8")), metavar="FILE")
     parser.add_argument("--fault", dest="faults", action="append", default=[], help="name[:option=value,...], repeatable")
-    parser.add_argument("--limits", default="", help="option=value,...: see ServerLimits")
+    parser.add_argument("--rps", type=float, default=0, help="requests a second, others are refused; 0: no limit")
     parser.add_argument("--model", help="the model named in replies (default: the one asked for)")
     options = vars(parser.parse_args())
     host, port = options.pop("host"), options.pop("port")
@@ -330,99 +316,32 @@ def main() -> None:
     asyncio.run(serve())
 
 
-_NAMES = {"rps", "burst", "tps", "width", "status", "retry_after", "headers"}
+_RESERVE = 5.0
+"""Requests that a limit of rate lets through at once."""
 
 
-@dataclass
-class _Bucket:
-    """So many units per second, `most` in reserve."""
+class RateLimit:
+    """So many requests a second; every response says in its headers what is left."""
 
-    per_second: float
-    most: float
-    left: float = field(init=False)
-    at: float = field(init=False)
+    def __init__(self, per_second: float):
+        self.per_second, self._left, self._at = per_second, _RESERVE, time.monotonic()
 
-    def __post_init__(self) -> None:
-        self.left, self.at = self.most, time.monotonic()
-
-    def fill(self, now: float) -> None:
-        self.left, self.at = min(self.most, self.left + (now - self.at) * self.per_second), now
-
-
-class ServerLimits:
-    """The limits of one server, as `option=value,...`. `admit` each request when it arrives, `release` it when it is done.
-
-    `rps` requests a second with `burst` in reserve; `tps` tokens a second, of the prompt and the longest reply; `width` requests at once,
-    refused with `status`. A refusal has `retry_after`; `headers`: openai or plain, what every response says of the limits.
-    """
-
-    def __init__(self, text: str):
-        options = dict(part.split("=", 1) for part in text.split(",") if part)
-        if unknown := set(options) - _NAMES:
-            raise ValueError(f"unknown limits {sorted(unknown)}; known: {', '.join(sorted(_NAMES))}")
-        self._options = options
-        self._requests = self._tokens = None
-        if "rps" in options:
-            self._requests = _Bucket(float(options["rps"]), float(options.get("burst", 5)))
-        if "tps" in options:
-            per_second = float(options["tps"])
-            self._tokens = _Bucket(per_second, 2 * per_second)
-        self._width = int(options["width"]) if "width" in options else None
-        self.in_flight = 0
-
-    def admit(self, body: dict[str, Any], usage: dict[str, int]) -> FakeResponse | None:
-        """The refusal of a request that arrives now; None where it is taken. `usage` is that of its good answer."""
-        for bucket in (self._requests, self._tokens):
-            if bucket is not None:
-                bucket.fill(time.monotonic())
-        if self._width is not None and self.in_flight >= self._width:
-            status = int(self._options.get("status", 503))
-            message = "Too many concurrent requests" if status == 429 else "Overloaded"
-            return FakeResponse(status, {"error": {"message": message, "type": "overloaded_error", "code": None}})
-        longest = body.get("max_tokens") or body.get("max_completion_tokens") or usage["completion_tokens"]
-        counted = usage["prompt_tokens"] + int(longest)
-        if self._requests is not None and self._requests.left < 1:
-            return self._refusal("requests per min (RPM)", self._requests, 1)
-        if self._tokens is not None and self._tokens.left < counted:
-            return self._refusal("tokens per min (TPM)", self._tokens, counted)
-        if self._requests is not None:
-            self._requests.left -= 1
-        if self._tokens is not None:
-            self._tokens.left -= counted
-        self.in_flight += 1
-        return None
-
-    def release(self) -> None:
-        """An admitted request is done."""
-        self.in_flight -= 1
-
-    def _refusal(self, unit: str, bucket: _Bucket, wanted: float) -> FakeResponse:
-        limit = bucket.per_second * 60
-        message = f"Rate limit reached for test-model on {unit}: Limit {limit:.0f}, Requested {wanted:.0f}."
-        headers = self.headers()
-        if "retry_after" in self._options:
-            headers["retry-after"] = self._options["retry_after"]
+    def refusal(self) -> FakeResponse | None:
+        """The refusal of a request that arrives now; None where it is taken."""
+        now = time.monotonic()
+        self._left, self._at = min(_RESERVE, self._left + (now - self._at) * self.per_second), now
+        if self._left >= 1:
+            self._left -= 1
+            return None
+        message = f"Rate limit reached for test-model on requests per min (RPM): Limit {60 * self.per_second:.0f}, Requested 1."
         error = {"message": message, "type": "requests", "param": None, "code": "rate_limit_exceeded"}
-        return FakeResponse(429, {"error": error}, headers)
+        return FakeResponse(429, {"error": error}, self.headers())
 
     def headers(self) -> dict[str, str]:
-        """What a response says of the limits now."""
-        form = self._options.get("headers")
-        if form == "plain" and self._requests is not None:
-            missing = max(0.0, 1 - self._requests.left) / self._requests.per_second
-            return {
-                "x-ratelimit-limit": f"{self._requests.most:.0f}",
-                "x-ratelimit-remaining": f"{int(self._requests.left)}",
-                "x-ratelimit-reset": f"{(time.time() + missing) * 1000:.0f}",
-            }
-        found = {}
-        if form == "openai":
-            for unit, bucket in (("requests", self._requests), ("tokens", self._tokens)):
-                if bucket is None:
-                    continue
-                # the reserve here is smaller than a minute's: what is left of a minute is stated, as providers do
-                used = bucket.most - bucket.left
-                found[f"x-ratelimit-limit-{unit}"] = f"{bucket.per_second * 60:.0f}"
-                found[f"x-ratelimit-remaining-{unit}"] = f"{max(0, int(bucket.per_second * 60 - used))}"
-                found[f"x-ratelimit-reset-{unit}"] = f"{1000 * used / bucket.per_second:.0f}ms"
-        return found
+        """What a response says of the limit now."""
+        missing_s = max(0.0, 1 - self._left) / self.per_second
+        return {
+            "x-ratelimit-limit": f"{_RESERVE:.0f}",
+            "x-ratelimit-remaining": f"{int(self._left)}",
+            "x-ratelimit-reset": f"{(time.time() + missing_s) * 1000:.0f}",
+        }

@@ -121,7 +121,7 @@ def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
         report.write("edited\n")
     verification = ragpipe.verify(run, quiet=True)
     assert not verification
-    assert "report.md" in verification.differences[0]
+    assert "report.md" in str(verification.differences[0])
     with pytest.raises(ConfigError, match="dataset"):
         ragpipe.rescore(run, {"dataset.limit": 2}, quiet=True)
 

@@ -66,7 +66,7 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         raise ConfigError(_TITLE, problems)
 
     def folder(key: str, word: str) -> RunFolder:
-        return run_of_task(word, plain, origins, key=key, fetches=True)
+        return run_of_task(word, plain, origins, key=key)
 
     if settings.compare.kind == "methods":
         return CompareTask(folder("run", str(settings.run)), (), settings.compare)

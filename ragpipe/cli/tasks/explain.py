@@ -6,20 +6,20 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY, Case, Corpus
-from ragpipe.core.settings import ConfigOrigins
+from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.core.text import on_one_line
 from ragpipe.judge.case_judge import CaseJudge
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.report.console import Console
 from ragpipe.report.explanation import CaseExplanation, explanation_lines, question_table
 from ragpipe.runs.event_loop import run_async
-from ragpipe.runs.finished_run import AskedAbout, FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.judge_access import member_configs, open_replay
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader
@@ -31,12 +31,18 @@ from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import numbered_rows, query_rows, read_columns
 
 
-class ExplainSettings(AskedAbout):
+class ExplainSettings(Settings):
     """Which score. `metric` is the name of a metric, of one of its scores or of a composite, null for all; without a `method`
     a question that several answered is shown as a table of all of them; `repeat` chooses the output where the method gave
     several. `messages` prints the prompts as they were sent, and the replies."""
 
     case: str = Field(min_length=1, description="Id of the sample.")
+    method: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Method whose output is meant. null: all of them."
+    )
+    metric: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Name of a metric, of one of its scores or of a composite. null: all."
+    )
     repeat: int = Field(
         default=1, ge=1, description="Number of the output, from 1, where the method gave several for the sample."
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from ragpipe.cli.option_files import judge, write_new
+from ragpipe.cli.option_files import start_text, write_new
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.runs.finished_run import task_settings
 
@@ -81,10 +80,10 @@ def run(config: InitSettings, console: Console) -> int:
         return 0
     name = folder.name
     files = {
-        f"{name}.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in RECORDS),
-        f"dataset/{name}.yaml": DATASET.format(name=name),
-        f"judge/{name}.yaml": judge(name),
-        f"experiment/{name}.yaml": EXPERIMENT.format(name=name, folder=config.dir),
+        f"{name}.jsonl": start_text("cases.jsonl"),
+        f"dataset/{name}.yaml": start_text("dataset.yaml").format(name=name),
+        f"judge/{name}.yaml": start_text("judge.yaml").format(name=name),
+        f"experiment/{name}.yaml": start_text("experiment.yaml").format(name=name, folder=config.dir),
     }
     write_new(folder, files)
     console.say(_next_steps(name, shlex.quote(config.dir), [*sorted(files), "schema/ (for your editor)"]))
@@ -105,59 +104,3 @@ def _next_steps(name: str, folder: str, files: list[str]) -> str:
             "      shows the first case as it was read, and what a run will cost",
         ]
     )
-
-
-RECORDS: list[dict[str, Any]] = [
-    {
-        "id": "returns-1",
-        "question": "How long may I return a purchase?",
-        "reference": "Within 30 days, with the receipt.",
-        "relevant_chunks": ["c1"],
-        "method": "mine",
-        "answer": "You can return a purchase within 30 days if you have the receipt.",
-        "contexts": ["Purchases can be returned within 30 days with the receipt.", "Shops are open from 9 to 18."],
-    },
-    {
-        "id": "returns-2",
-        "question": "Does the shop refund the postage?",
-        "reference": "No, postage is not refunded.",
-        "relevant_chunks": ["c2"],
-        "method": "mine",
-        "answer": "Yes, the postage of 4.90 euros is refunded in full.",
-        "contexts": ["Shops are open from 9 to 18.", "Postage is not refunded. The price of the goods is."],
-    },
-    {
-        "id": "hours-1",
-        "question": "When does the shop open on Sundays?",
-        "reference": "The documents do not say.",
-        "answerable": False,
-        "method": "mine",
-        "answer": "The documents do not say when the shop opens on Sundays.",
-        "abstained": True,
-        "contexts": ["Shops are open from 9 to 18 on weekdays."],
-    },
-]
-"""A faithful answer, an answer that its source contradicts, and an answer that says it does not know."""
-
-DATASET = """\
-# yaml-language-server: $schema=../schema/dataset.json
-# Your data: one JSON object a line with id, question, answer, contexts and, where you have them, reference and labels.
-# Other shapes (CSV, Parquet, nested JSON, a run and its judgements) are mapped here, under `fields:`.
-# Use: dataset={name}
-name: {name}
-path: here:../{name}.jsonl   # `here:` starts at the folder of this file, wherever the command is started
-"""
-
-EXPERIMENT = """\
-# @package _global_
-# yaml-language-server: $schema=../schema/run.json
-# Evaluate the recorded answers of dataset/{name}.yaml.
-# Use: python -m ragpipe --config-dir {folder} +experiment={name}
-# (this folder, renamed to ./conf, is found without --config-dir)
-defaults:
-  - override /dataset: {name}
-  - override /judge: rules     # no key, no network; `{name}` for a language model
-  - override /metrics: [retrieval, faithfulness]
-
-name: {name}
-"""

@@ -1,4 +1,4 @@
-"""`task=store`: statistics of the call store, pruning, exchange with another store, and why a question was asked again."""
+"""`task=store`: statistics of the call store, pruning, exchange with another store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, validated
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
 from ragpipe.core.usage import Usage
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import price, whole
-from ragpipe.runs.cache_miss import explain_cache_miss
-from ragpipe.runs.finished_run import AskedAbout, own_values, setting_keys
+from ragpipe.runs.finished_run import own_values, setting_keys
 from ragpipe.runs.manifest import COMPLETE, read_manifest
-from ragpipe.runs.run_list import all_runs, find_named_run, readable_runs
+from ragpipe.runs.run_list import all_runs, find_named_run
 from ragpipe.runs.settings import StoreSettings
 from ragpipe.store.call_database import StorePlace, call_database
 from ragpipe.store.call_store import Choice, census, prunable, prune
@@ -29,12 +28,12 @@ from ragpipe.store.transfer import export_calls, import_calls
 Text = Annotated[str, Field(min_length=1)]
 
 
-class StoreTaskSettings(AskedAbout):
+class StoreTaskSettings(Settings):
     """What to do with the store. conf/task/store.yaml says which action reads which key."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    action: Literal["stats", "prune", "export", "import", "why", "migrate"] = Field(description="What to do with the store.")
+    action: Literal["stats", "prune", "export", "import", "migrate"] = Field(description="What to do with the store.")
     output_dir: Text = Field(description="Folder that holds the runs.")
     run: Text | None = Field(
         default=None,
@@ -46,8 +45,6 @@ class StoreTaskSettings(AskedAbout):
     source: Text | None = Field(
         default=None, alias="from", description="File to import, as export wrote it. null: for all other actions."
     )
-    case: Text | None = Field(default=None, description="For `why`: id of the sample.")
-    step: Text | None = Field(default=None, description="For `why`: prompt step that asked. null: the metric has one.")
     older_than_days: float | None = Field(
         default=None,
         ge=0,
@@ -62,12 +59,6 @@ class StoreTaskSettings(AskedAbout):
         """Whether any condition says which calls to prune."""
         named = (self.older_than_days, self.run)
         return self.unused or any(value is not None for value in named)
-
-    @property
-    def question(self) -> dict[str, Any]:
-        """The columns of judge inputs that name the questions to explain, with their values."""
-        columns = {"sample_id": self.case, "method": self.method, "metric": self.metric, "step": self.step}
-        return {name: value for name, value in columns.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -131,9 +122,6 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
     if settings.action == "prune" and not settings.chooses_calls:
         fix = "set older_than_days, run or unused=true"
         yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
-    if settings.action == "why" and not (settings.run and settings.case):
-        key = "case" if settings.run else "run"
-        yield Problem(origins.location(key), key, "nothing", "a question", "set run=RUN and case=ID")
 
 
 def run(task: StoreTask, console: Console) -> int:
@@ -206,16 +194,6 @@ def _import(task: StoreTask, console: Console) -> None:
     console.say(f"{whole(new)} calls imported, {whole(known)} were in the store already: {task.place}")
 
 
-def _explain_question(task: StoreTask, console: Console) -> None:
-    """Print why a question missed the cache."""
-    settings = task.settings
-    output_dir = Path(settings.output_dir)
-    folder = find_named_run(str(settings.run), output_dir)
-    runs = readable_runs(output_dir, console.warn)
-    for line in explain_cache_miss(task.place, runs, folder, settings.question):
-        console.say(line)
-
-
 def _migrate(task: StoreTask, console: Console) -> None:
     """Make the tables of a new store, or bring those of an older one to this version."""
     console.say(f"{task.place}: {call_database(task.place).make()}")
@@ -226,7 +204,6 @@ _ACTIONS: dict[str, Callable[[StoreTask, Console], None]] = {
     "prune": _prune,
     "export": _export,
     "import": _import,
-    "why": _explain_question,
     "migrate": _migrate,
 }
 

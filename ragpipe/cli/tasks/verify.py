@@ -10,7 +10,7 @@ from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.console import Console
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.manifest import JUDGED
-from ragpipe.runs.verification import verify_run
+from ragpipe.runs.verification import Verification, verify_run
 
 DIFFERENT = 3
 """Exit code when something differs."""
@@ -41,7 +41,7 @@ def run(task: FinishedRunTask[Settings], console: Console) -> int:
             f"{task.finished.run_id}{sealed}"
         )
         return 0
-    for line in _possible_causes(task.finished):
+    for line in _possible_causes(task.finished, result):
         console.say(line)
     count = len(result.differences)
     verb = "differs" if count == 1 else "differ"
@@ -49,11 +49,13 @@ def run(task: FinishedRunTask[Settings], console: Console) -> int:
     return DIFFERENT
 
 
-def _possible_causes(finished: FinishedRun) -> Iterator[str]:
+def _possible_causes(finished: FinishedRun, result: Verification) -> Iterator[str]:
     """What may explain a difference, though nobody changed the folder."""
     code = finished.manifest.get("code")
     if code != code_digest():
         yield (f"made by another state of ragpipe's code ({code or 'unknown'}, this is {code_digest()}): that alone may be why")
+    if all(difference.where.startswith("report.") for difference in result.differences):
+        yield "the pages alone differ: a plugin that adds a section to them may be missing here (plugins=[...], or not installed)"
     unsealed = [number for number, state in finished.manifest["iterations"].items() if state == JUDGED]
     if unsealed:
         yield (

@@ -45,10 +45,6 @@ class Claim(NamedTuple):
     passages: tuple[str, ...]
 
 
-Verdict = tuple[str, str, str]
-"""Whether a claim is supported, contradicted or not_supported; the part of a passage that says so, or ''; the numbers behind it."""
-
-
 def detector_session(judge: DetectorSettings, replies: ReplyStore, embedder: JudgeSession | None) -> JudgeSession:
     """The session of a detector. A reading that is not stored is computed with those that other cases wait for: no provider is asked, so
     no transport forbids it."""
@@ -85,7 +81,7 @@ class DetectorJudge:
             return cast(A, found)
         if self._read is None:
             raise JudgeError("missing_reply", "the detector is not asked here")
-        asked = [self._texts(claim) for claim in found]
+        asked = [(claim.question, claim.text, *claim.passages) for claim in found]
         different = list(dict.fromkeys(asked))
         readings = dict(zip(different, await asyncio.gather(*map(self._read, different)), strict=True))
         if long := [reading.too_long for reading in readings.values() if reading.too_long]:
@@ -105,59 +101,32 @@ class DetectorJudge:
             raise Skipped(CANNOT_ANSWER)
         return handler(roles)
 
-    def _texts(self, claim: Claim) -> Texts:
-        """What is read: the whole text with its question, or the claim alone; then the passages."""
-        first = (claim.question, claim.text) if self.settings.family == "lettucedetect" else (_unmarked(claim.claim),)
-        return *first, *claim.passages
-
     def _answer(self, answer: type[A], claims: Sequence[Claim], readings: Sequence[Reading]) -> A:
         """The one list of the answer, each item with what its type has of a verdict."""
         ((name, field),) = answer.model_fields.items()
         (item,) = get_args(field.annotation)
-        by_family = _by_spans if self.settings.family == "lettucedetect" else _by_pairs
         items = []
         for index, (claim, reading) in enumerate(zip(claims, readings, strict=True), 1):
-            verdict, evidence, reason = by_family(claim, reading, self.settings.threshold)
-            known = {"index": index, "claim": claim.claim, "reason": reason, "verdict": verdict, "evidence": evidence}
-            known |= dict.fromkeys(("supported", "accurate"), verdict == "supported")
+            is_supported, evidence, reason = _verdict(claim, reading, self.settings.threshold)
+            known = {"index": index, "claim": claim.claim, "reason": reason, "evidence": evidence}
+            known |= {"verdict": "supported" if is_supported else "not_supported"}
+            known |= dict.fromkeys(("supported", "accurate"), is_supported)
             known |= {"evidence": [evidence] if evidence else []} if "verdict" in item.model_fields else {}
             items.append({key: known[key] for key in item.model_fields})
         return answer.model_validate({name: items})
 
 
-def _by_spans(claim: Claim, reading: Reading, threshold: float) -> Verdict:
-    """Supported where no unsupported token touches a letter or digit of the claim. The model does not tell which passage supports it, nor
-    contradiction: the evidence is the passage that is nearest by words."""
+def _verdict(claim: Claim, reading: Reading, threshold: float) -> tuple[bool, str, str]:
+    """Whether a claim is supported: no unsupported token touches a letter or digit of it; the part of a passage that says so, or '', and the
+    numbers. The model does not tell which passage supports it: the evidence is the passage that is nearest by words."""
     inside = [token for token in reading.tokens if token.start < claim.end and token.end > claim.start]
     worded = [token for token in inside if any(c.isalnum() for c in claim.text[token.start : token.end])]
     highest = max((token.unsupported for token in worded), default=0.0)
     if against := [token for token in worded if 1 - token.unsupported < threshold]:
         words = ", ".join(repr(claim.text[token.start : token.end].strip()) for token in against[:5])
-        return "not_supported", "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
-    return "supported", _nearest(claim.claim, claim.passages), f"no unsupported span (highest {highest:.3f})"
-
-
-def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> Verdict:
-    """Supported from the threshold on in one passage; contradicted where none supports it and the probability of contradiction reaches
-    the threshold in one."""
-    support, contradiction = max(reading.support, default=0.0), max(reading.contradiction, default=0.0)
-    reason = f"support {support:.3f} of {threshold:g} needed"
-    reason += f", contradiction {contradiction:.3f}" if reading.contradiction else ""
-    if max(support, contradiction) < threshold:
-        return "not_supported", "", reason
-    verdict, shares = ("supported", reading.support) if support >= threshold else ("contradicted", reading.contradiction)
-    best = shares.index(max(shares))
-    evidence = _nearest(claim.claim, (claim.passages[best],)) or claim.passages[best].strip()
-    return verdict, evidence, f"{reason}; passage {best + 1} of {len(claim.passages)}"
-
-
-def _nearest(claim: str, passages: tuple[str, ...]) -> str:
-    """The sentences of one passage, at most three, that share most words with a claim; '' where none shares a word."""
-    return extract_features(claim, index_sources(passages)).evidence
-
-
-def _unmarked(text: str) -> str:
-    return " ".join(without_marks(text).split()) or text
+        return False, "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
+    evidence = extract_features(claim.claim, index_sources(claim.passages)).evidence
+    return True, evidence, f"no unsupported span (highest {highest:.3f})"
 
 
 def _text(roles: Roles) -> str:
@@ -190,7 +159,10 @@ def _listed(roles: Roles) -> list[Claim]:
 def _cited(roles: Roles) -> list[Claim]:
     """Each cited text of the answer, as one claim, with the one source that it cites."""
     sources = source_texts(roles)
-    cited = [(_unmarked(str(one["text"])), sources[int(one["source"]) - 1]) for one in roles["citations"]]
+    plain = [
+        (" ".join(without_marks(str(one["text"])).split()) or str(one["text"]), one["source"]) for one in roles["citations"]
+    ]
+    cited = [(text, sources[int(number) - 1]) for text, number in plain]
     return [Claim(text, text, 0, len(text), "", (source,)) for text, source in cited]
 
 

@@ -13,11 +13,10 @@ from ragpipe.extras.models.detector_settings import LANGUAGE, DetectorSettings
 from ragpipe.judge.answer_type import Answer, Integer, Share
 
 Texts = tuple[str, ...]
-"""What is read: the question (may be empty), the answer and the passages, or a claim and the passages."""
-_LIMITS = {"lettucedetect": 4096, "nli": 512}  # tokens at once, as the authors set it
-_HEADS = {"lettucedetect": "ForTokenClassification", "nli": "ForSequenceClassification"}
+"""What is read: the question (may be empty), the answer and the passages."""
+_LIMIT = 4096  # tokens at once, as the authors set it
 _SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-_BATCH, _DIGITS = 8, 6
+_DIGITS = 6
 
 
 class TokenReading(Answer):
@@ -29,11 +28,8 @@ class TokenReading(Answer):
 
 
 class Reading(Answer):
-    """What a model found, without a verdict: another threshold needs no new one. Of a claim the probabilities that each passage supports and
-    contradicts it (none where the model does not tell); of an answer its tokens; or what did not fit."""
+    """What a model found, without a verdict: another threshold needs no new one. The tokens of the answer, or what did not fit."""
 
-    support: list[Share] = Field(default_factory=list)
-    contradiction: list[Share] = Field(default_factory=list)
     tokens: list[TokenReading] = Field(default_factory=list)
     too_long: str | None = None
 
@@ -56,92 +52,51 @@ def reading_texts(settings: DetectorSettings) -> Callable[[Sequence[Texts]], lis
             raise
         except Exception as error:  # the packages raise what they like
             found = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            fix = "judge.family of that model, another model, or the processor (CUDA_VISIBLE_DEVICES=)"
-            problem = Problem(str(settings.folder), "model", found, f"a model of the family {settings.family}", fix)
+            fix = "another model, or the processor (CUDA_VISIBLE_DEVICES=)"
+            problem = Problem(str(settings.folder), "model", found, "a model of LettuceDetect", fix)
             raise DataError("a detector's model cannot be used", [problem]) from error
 
     return compute
 
 
 def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
-    """What reads one `Texts`, its model loaded. Raises DataError where something is missing, and what the packages raise."""
+    """What reads one `Texts`, its model loaded. Raises DataError where something is missing, and what the packages raise.
+
+    All passages are read at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so.
+    """
     if (missing := settings.missing()) is not None:
         raise DataError("the detector's files are not those of the run", [Problem("the configuration", *missing)])
     import transformers
+    from lettucedetect.detectors.prompt_utils import PromptUtils
+    from lettucedetect.models.inference import HallucinationDetector
 
     transformers.logging.set_verbosity_error()  # what matters is raised
     transformers.logging.disable_progress_bar()
     heads = str(transformers.PretrainedConfig.get_config_dict(str(settings.folder))[0].get("architectures"))
-    if _HEADS[settings.family] not in heads:
+    if "ForTokenClassification" not in heads:
         raise ValueError(f"architectures: {heads}")  # a missing head would be filled at random, with a warning
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.folder), **_SAFE)
-    open_one = _lettucedetect if settings.family == "lettucedetect" else _nli
-    read = open_one(settings, tokenizer)
-
-    def read_plain(*texts: str) -> Reading:
-        for token in tokenizer.all_special_tokens:  # one that a text spells out is text, character for character
-            texts = tuple(text.replace(token, "‹" + token[1:]) for text in texts)
-        try:
-            return read(*texts)
-        except TooLong:
-            return Reading(too_long="question and answer, or the claim, leave no room for a passage")
-
-    return read_plain
-
-
-def _lettucedetect(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
-    """All passages at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so."""
-    from lettucedetect.detectors.prompt_utils import PromptUtils
-    from lettucedetect.models.inference import HallucinationDetector
-
-    limit = min(_LIMITS["lettucedetect"], tokenizer.model_max_length)
+    limit = min(_LIMIT, tokenizer.model_max_length)
     own = {"model_path": str(settings.folder), "max_length": limit, "lang": LANGUAGE}
     detector = HallucinationDetector(method="transformer", **own, **_SAFE)
 
-    def read(question: str, answer: str, *passages: str) -> Reading:
+    def read(*texts: str) -> Reading:
+        for token in tokenizer.all_special_tokens:  # one that a text spells out is text, character for character
+            texts = tuple(text.replace(token, "‹" + token[1:]) for text in texts)
+        question, answer, *passages = texts
+
         def prompt(part: Sequence[str]) -> str:
             return str(PromptUtils.format_context(list(part), question or None, LANGUAGE))
 
-        parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
+        try:
+            parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
+        except TooLong:
+            return Reading(too_long="question and answer leave no room for a passage")
         found = [detector.predict_prompt(prompt(part), answer, output_format="tokens") for part in parts]
         least = [round(min(each["prob"] for each in same), _DIGITS) for same in zip(*found, strict=True)]
         places = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         each = zip(places, least[: len(places)], strict=True)  # the last is the special token at the end
         return Reading(tokens=[TokenReading(start=start, end=end, unsupported=share) for (start, end), share in each])
-
-    return read
-
-
-def _nli(settings: DetectorSettings, tokenizer: Any) -> Callable[..., Reading]:
-    """A cross-encoder, by the labels that its config.json names: a claim against each passage that has a word. Of a passage in parts those
-    count that support, and contradict, most."""
-    import transformers
-
-    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(str(settings.folder), **_SAFE)
-    classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer)
-    labels = [str(label) for label in model.config.id2label.values()]
-    of_use = [[name for name in labels if name.casefold().startswith(start)] for start in ("entail", "contradict")]
-    if len(of_use[0]) != 1:
-        raise ValueError(f"the labels {', '.join(labels)}: none, or more than one, is entailment")
-    limit = min(_LIMITS["nli"], tokenizer.model_max_length)
-
-    def read(claim: str, *passages: str) -> Reading:
-        asked = [
-            (number, part)
-            for number, passage in enumerate(passages)
-            if any(c.isalnum() for c in passage)
-            for (part,) in _parts([passage], lambda part: len(tokenizer(part[0], claim)["input_ids"]) <= limit)
-        ]
-        inputs = [{"text": part, "text_pair": claim} for _, part in asked]
-        rows = classify(inputs, top_k=None, function_to_apply="softmax", batch_size=_BATCH) if inputs else []
-        found = [{one["label"]: one["score"] for one in row} for row in rows]
-
-        def highest(name: str) -> list[float]:
-            shares = [(number, row[name]) for (number, _), row in zip(asked, found, strict=True)]
-            best = (max((share for of, share in shares if of == n), default=0.0) for n in range(len(passages)))
-            return [round(share, _DIGITS) for share in best]
-
-        return Reading(support=highest(of_use[0][0]), contradiction=highest(of_use[1][0]) if found and of_use[1] else [])
 
     return read
 

@@ -14,16 +14,15 @@ from ragpipe.core.settings import NotInIdentity, Sha256
 from ragpipe.extras.models import INSTALL
 from ragpipe.judge.question import AnyJudge, MissingPart
 
-MODELS = {"lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1"}
-"""The published model that a family reads with where none is named."""
+MODEL = "KRLabsOrg/lettucedect-base-modernbert-en-v1"
+"""The published model that reads where none is named."""
 LANGUAGE = "en"
 """Of lettucedetect's template around the passages."""
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 class DetectorSettings(AnyJudge):
-    """A trained grounding verifier, computed here by the packages lettucedetect and transformers (extra `models`). No code of a
-    model runs.
+    """A trained grounding verifier, computed here by the package lettucedetect (extra `models`). No code of a model runs.
 
     Its files are those of a published `model` in the cache of the Hugging Face tools, or those of the folder `path`. Their hash is read
     once and recorded: it is the judge's identity, together with the model's name, and a finished run needs the files no more.
@@ -38,16 +37,9 @@ class DetectorSettings(AnyJudge):
     kind: Annotated[Literal["detector"], NotInIdentity] = Field(
         default="detector", description="A trained grounding verifier that is computed on this machine."
     )
-    family: Literal["lettucedetect", "nli"] = Field(
-        default="lettucedetect",
-        description=(
-            "How the model is asked. lettucedetect: marks unsupported spans of an answer; nli: whether a passage supports a "
-            "claim, by a cross-encoder with labels such as entailment and contradiction."
-        ),
-    )
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}$")] | None = Field(
         default=None,
-        description="Published model, as owner/name, whose files are in the cache. null: that of the family, or `path`.",
+        description="Published model, as owner/name, whose files are in the cache. null: that of LettuceDetect, or `path`.",
     )
     path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
         default=None, description="Folder with config.json, model.safetensors and tokenizer.json. null: the cache, by `model`."
@@ -60,24 +52,20 @@ class DetectorSettings(AnyJudge):
         gt=0,
         lt=1,
         allow_inf_nan=False,
-        description="Probability of support, between 0 and 1, that a claim, or each word of it, needs. Higher is stricter.",
+        description="Probability of support, between 0 and 1, that each word of a claim needs. Higher is stricter.",
     )
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.path is not None and self.model is not None:
             raise ValueError("`path` is a folder of your own: leave `model` out, or take `path` away")
-        if self.path is None and self.published is None:
-            raise ValueError(
-                f"judge.family={self.family} has no model of its own: name one with judge.model=owner/name, or a folder with judge.path"
-            )
         object.__setattr__(self, "files", self.files or self._hash())
         return self
 
     @property
     def published(self) -> str | None:
         """The published model's name, None for a folder."""
-        return None if self.path is not None else self.model or MODELS.get(self.family)
+        return None if self.path is not None else self.model or MODEL
 
     @property
     def folder(self) -> Path | None:
@@ -91,8 +79,8 @@ class DetectorSettings(AnyJudge):
 
     @property
     def label(self) -> str:
-        """Short printable name: the model, or the family of a folder's, with the first digits of the files' hash."""
-        return f"{self.published or self.family}@{(self.files or '')[:8]}"
+        """Short printable name: the model, or `detector` for a folder's, with the first digits of the files' hash."""
+        return f"{self.published or self.kind}@{(self.files or '')[:8]}"
 
     @property
     def title(self) -> str:
@@ -120,8 +108,8 @@ class DetectorSettings(AnyJudge):
         return {"rules": self.rules, **self.identity(), "model": self.published}
 
     def identity_of_reading(self) -> dict[str, Any]:
-        """What the model's numbers depend on besides the texts: files and form, neither their name nor the threshold."""
-        return {"rules": self.rules, "family": self.family, "files": self.files, "language": LANGUAGE}
+        """What the model's numbers depend on besides the texts: its files, neither their name nor the threshold."""
+        return {"rules": self.rules, "files": self.files, "language": LANGUAGE}
 
     def _hash(self) -> str | None:
         """One hash of all files; None where one is missing."""

@@ -1,4 +1,4 @@
-"""`task=fetch`: a published run from an object store into `output_dir`, where every task works on it; and the copy that others read."""
+"""`task=fetch`: a published run from an object store into `output_dir`, where every task works on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.extras.objects.publish import MANIFEST, SEAL, local_digest
-from ragpipe.extras.objects.remote_files import copy_folder_of, file_system, read_bytes
+from ragpipe.extras.objects.remote_files import file_system, read_bytes
 from ragpipe.report.console import Console
 from ragpipe.runs.finished_run import task_settings
 from ragpipe.store.files import atomic_write
@@ -24,7 +24,7 @@ from ragpipe.store.run_folder import LATEST, RUN_ID, RunFolder
 from ragpipe.store.seals import open_seal
 
 _NOT_FETCHED = "a published run cannot be read"
-_AGAIN = "remove its seal.json there and publish the run again; task=verify run=ADDRESS says what differs"
+_AGAIN = "remove its seal.json there and publish the run again"
 
 
 class FetchSettings(Settings):
@@ -66,22 +66,9 @@ def run(task: FetchTask, console: Console) -> int:
         fix = "move it away, or choose another output_dir"
         problem = Problem(str(folder.root), "run", "another state of this run", "no such folder, or the same run", fix)
         raise DataError("a published run is not fetched over one that differs", [problem])
-    console.folder = published.fetched(folder.root, check=True).root
+    console.folder = published.fetched(folder.root).root
     console.say(f"fetched: {folder.root}")
     return 0
-
-
-def fetch_run(address: str, cache: Path, *, check: bool = True) -> RunFolder:
-    """The copy of a published run, below `cache`. `address` is that of a run folder, of a `latest`, or of the folder of one.
-
-    With `check` every file is what the seal names; without it a changed file is what it is there, for `task=verify` to find.
-    Raises ConfigError for a wrong address, DataError.
-    """
-    published = _published(address)
-    if check:
-        published.check()
-    source = published.address
-    return published.fetched(copy_folder_of(parent_of(source), cache) / name_of(source), check=check)
 
 
 @dataclass(frozen=True)
@@ -106,7 +93,7 @@ class _Published:
             what = f"the run {str(manifest.get('run_id'))[:40]}, and not {name_of(self.address)}"
             raise _no_run(address, what, "give the address that it was published to")
 
-    def fetched(self, target: Path, *, check: bool) -> RunFolder:
+    def fetched(self, target: Path) -> RunFolder:
         """The run folder with what the seal names and is not here yet by digest; manifest and seal come last."""
         for name, digest in self.sealed["files"].items():
             address = address_below(self.address, name)
@@ -116,7 +103,7 @@ class _Published:
             with TemporaryDirectory(prefix=".part-", dir=target) as scratch, file_system(address) as (files, path):
                 part = Path(scratch, "file")
                 files.get_file(path, str(part))
-                if check and local_digest(part) != digest:
+                if local_digest(part) != digest:
                     raise _no_run(address, "content that its seal does not name", _AGAIN)
                 part.replace(target / name)
         atomic_write(target / MANIFEST, self.manifest)

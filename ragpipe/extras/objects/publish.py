@@ -90,37 +90,28 @@ def check_target(address: str) -> None:
 
 
 def publish_run(folder: RunFolder, address: str) -> str:
-    """Copy a sealed run to `<address>/<name>/<run id>`. Where the same seal is there, only files that are missing or of another size are sent.
-    Returns what to print.
+    """Copy a sealed run to `<address>/<name>/<run id>`, unless its seal is there. Returns what to print.
 
     Raises DataError for a run without a seal and for a file that is not what was sealed, OutputError where something cannot be sent.
     """
     manifest, digests = checked_manifest(folder), _digests(folder)
     named = address_below(address, str(manifest["name"]))
     target = address_below(named, str(manifest["run_id"]))
-    sizes = {name: (folder.root / name).stat().st_size for name in digests}
-    ends = {name: (folder.root / name).read_bytes() for name in (MANIFEST, SEAL)}
-    with file_system(target, writes=True) as (files, path):
-        listed = files.find(path, detail=True)
-    sent = {name.removeprefix(path).lstrip("/"): info["size"] for name, info in listed.items()}
-    same = {name for name, content in ends.items() if name in sent and _read(address_below(target, name)) == content}
-    missing = [name for name in digests if SEAL not in same or sent.get(name) != sizes[name]]
-    if missing or len(same) < len(ends):
-        if SEAL in sent:
-            with file_system(address_below(target, SEAL), writes=True) as (files, path):
+    is_there = all(_read(address_below(target, name)) == (folder.root / name).read_bytes() for name in (MANIFEST, SEAL))
+    if not is_there:
+        with file_system(address_below(target, SEAL), writes=True) as (files, path):
+            if files.exists(path):
                 files.rm_file(path)  # from here on it is published in part
-        for name in missing:
-            _send(folder.root / name, address_below(target, name))
-        for name in ends:
-            _send(folder.root / name, address_below(target, name))
+        for name in (*digests, MANIFEST, SEAL):
+            with file_system(address_below(target, name), writes=True) as (files, path):
+                files.put_file(str(folder.root / name), path)
     here = folder.latest.is_symlink() or folder.latest.is_file()
     if here and RunFolder.find(folder.latest).root.resolve() == folder.root.resolve():
         pointer = f"{manifest['run_id']}\n".encode()
         if _read(address_below(named, LATEST)) != pointer:
             with file_system(address_below(named, LATEST), writes=True) as (files, path):
                 files.pipe_file(path, pointer)
-    count = len(missing) + len(ends) if missing or len(same) < len(ends) else 0
-    return f"published: {target} ({count:,} files sent, {len(digests) + len(ends) - count:,} there already)"
+    return f"published: {target}{' (it was there already)' if is_there else f' ({len(digests) + 2:,} files)'}"
 
 
 def _digests(folder: RunFolder) -> dict[str, str]:
@@ -154,8 +145,3 @@ def _read(address: str) -> bytes | None:
         return read_bytes(address)
     except DataError as error:
         raise OutputError(f"cannot publish to {address}: {error}") from error
-
-
-def _send(source: Path, address: str) -> None:
-    with file_system(address, writes=True) as (files, path):
-        files.put_file(str(source), path)

@@ -18,8 +18,6 @@ from ragpipe.core.secrets import redact, secrets_of_environment
 from ragpipe.store.files import DISK_FULL
 from ragpipe.store.places import HTTP, address_below, name_fault, name_of, name_pattern, parent_of, scheme_of
 
-MAX_FOLDER_BYTES = 64 << 20
-"""Bytes of a folder that is copied as a whole, at most."""
 _PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs boto3"),  # with boto3 pip chooses the one that fits the botocore of s3fs
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
@@ -143,18 +141,6 @@ def _copied_file(address: str, cache: Path) -> Path | None:
 
     infos = look()
     return None if infos[name]["type"] == "directory" else _copy(address, infos, look, cache) / name
-
-
-def copied_folder(address: str, cache: Path) -> Path:
-    """A copy of all files below a folder, for small ones such as prompts. Raises ConfigError, DataError, OutputError."""
-    listed = _listed(address)
-    if not listed:
-        raise _read_error(address, "folder", "no file below this address", "a folder of files", "check bucket and path")
-    if (size := sum(info.get("size") or 0 for info in listed.values())) > MAX_FOLDER_BYTES:
-        limit = f"at most {MAX_FOLDER_BYTES >> 20} MiB"
-        raise _read_error(address, "folder", f"{size >> 20} MiB", limit, "name a folder of prompts alone")
-    _safe(address, listed)
-    return _copy(address, listed, lambda: _listed(address), cache)
 
 
 def _listed(address: str) -> dict[str, Any]:

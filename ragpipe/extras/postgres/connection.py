@@ -48,13 +48,11 @@ _TABLES = ("42P", "42703", "42804", "23")
 class PostgresPlace:
     """A schema of a PostgreSQL database.
 
-    `url` is the address as libpq reads it, without a password and without the schema. `outage_s` is for how many seconds a database
-    that went away is waited for.
+    `url` is the address as libpq reads it, without a password and without the schema.
     """
 
     url: str
     schema: str = SCHEMA
-    outage_s: float = 600.0
 
     def __str__(self) -> str:
         return self.url if self.schema == SCHEMA else f"{self.url} (schema {self.schema})"
@@ -186,16 +184,9 @@ def postgres_driver() -> ModuleType:
     return psycopg
 
 
-def is_read_only(error: BaseException) -> bool:
-    """Whether the server takes no writes: a standby, which the address leads to until a failover is over."""
-    return getattr(error, "sqlstate", None) == _READ_ONLY
-
-
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is gone, or the server does not take one, or no writes, at the moment."""
+    """Whether the connection is gone, or the server does not take one at the moment."""
     psycopg = postgres_driver()
-    if is_read_only(error):
-        return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return getattr(error, "sqlstate", None) == _IDLE
     state = getattr(error, "sqlstate", None)

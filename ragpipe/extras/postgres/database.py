@@ -12,19 +12,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from ragpipe.core.call import Call
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.version import FORMAT, __version__, format_mismatch
-from ragpipe.extras.postgres.connection import (
-    SCHEMA,
-    PostgresConnection,
-    PostgresPlace,
-    not_a_call_store,
-    postgres_driver,
-    postgres_error,
-    postgres_errors,
-)
+from ragpipe.extras.postgres.connection import SCHEMA, PostgresConnection, PostgresPlace, not_a_call_store, postgres_errors
 from ragpipe.extras.postgres.link import PostgresLink
 from ragpipe.extras.postgres.table import FIND, PostgresTable, living_owners
 from ragpipe.store.call_rows import SHARED, DamagedRow, SharedValues, call_of, digest_of, key_bytes
-from ragpipe.store.ledger import SILENT_AFTER_S, OpenedFor
+from ragpipe.store.ledger import SILENT_AFTER_S
 from ragpipe.store.owners import owner_state, refuse_if_in_use
 
 _EXAMPLE = "postgresql://user@host:5432/database"
@@ -66,7 +58,7 @@ _TABLES = (
 )
 
 
-def postgres_database(url: str, outage_s: float) -> PostgresDatabase:
+def postgres_database(url: str) -> PostgresDatabase:
     """The database of an address, which may name a schema with `?schema=NAME`. Nothing is opened yet.
 
     The address is written into run folders and messages, so it can hold no password. Raises ValueError, with what was expected; no part
@@ -93,7 +85,7 @@ def postgres_database(url: str, outage_s: float) -> PostgresDatabase:
         raise ValueError("schema=NAME of lower-case letters, digits and '_', at most 63")
     address = url.partition("?")[0]
     rest = urlencode([option for option in named if option[0] != "schema"], quote_via=quote)
-    return PostgresDatabase(f"{address}?{rest}" if rest else address, schema, outage_s)
+    return PostgresDatabase(f"{address}?{rest}" if rest else address, schema)
 
 
 class PostgresDatabase(PostgresPlace):
@@ -110,11 +102,11 @@ class PostgresDatabase(PostgresPlace):
         with self._linked() as link:
             return "its tables were made" if make_tables(link) else "it has the tables of this format"
 
-    def open_table(self, opened: OpenedFor) -> PostgresTable:
-        with self._linked(opened) as link:
+    def open_table(self, run_id: str, silent_after_s: float = SILENT_AFTER_S) -> PostgresTable:
+        with self._linked() as link:
             if not link.read(self._has_tables):
                 make_tables(link)
-        return PostgresTable(self, opened)
+        return PostgresTable(self, run_id, silent_after_s)
 
     def reader(self) -> PostgresReader:
         return PostgresReader(self)
@@ -158,8 +150,8 @@ class PostgresDatabase(PostgresPlace):
         return has_tables(self, db)
 
     @contextmanager
-    def _linked(self, opened: OpenedFor | None = None) -> Iterator[PostgresLink]:
-        link = PostgresLink(self, opened)
+    def _linked(self) -> Iterator[PostgresLink]:
+        link = PostgresLink(self)
         try:
             yield link
         finally:
@@ -185,7 +177,7 @@ class PostgresReader:
 
     def __init__(self, place: PostgresPlace):
         self.damaged: set[str] = set()
-        self._link = PostgresLink(place, begin=self._begin)
+        self._link = PostgresLink(place, self._begin)
         self._is_made = self._link.read(lambda db: has_tables(place, db))
 
     def call(self, key: str, run_id: str | None) -> Call | None:
@@ -244,13 +236,10 @@ def make_tables(link: PostgresLink) -> bool:
         if has_tables(link.place, db):
             return False
         schema = link.place.quoted_schema
-        try:
-            if db.execute("SELECT to_regnamespace(?) IS NULL", (schema,)).fetchone() == (True,):
-                db.execute(f"CREATE SCHEMA {schema}")
-            for statement in _TABLES:
-                db.execute(statement)
-        except postgres_driver().errors.ReadOnlySqlTransaction as error:
-            raise postgres_error(link.place, error) from error  # nothing uses this store: no failover is waited for
+        if db.execute("SELECT to_regnamespace(?) IS NULL", (schema,)).fetchone() == (True,):
+            db.execute(f"CREATE SCHEMA {schema}")
+        for statement in _TABLES:
+            db.execute(statement)
         db.executemany("INSERT INTO meta VALUES (?, ?)", [("format", str(FORMAT)), ("ragpipe", __version__)])
         return True
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL side of the call store: each method is one transaction, and may be repeated after a lost connection."""
+"""The PostgreSQL side of the call store: each method is one transaction."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ from typing import Any
 from ragpipe.core.call import Call, Payment
 from ragpipe.extras.postgres.connection import PostgresConnection, PostgresPlace
 from ragpipe.extras.postgres.link import PostgresLink
-from ragpipe.store.call_rows import (
-    COLUMNS,
-    DamagedRow,
-    PackedCall,
-    SharedValues,
-    call_of,
-    digest_of,
-    key_bytes,
-    milliseconds,
-    unpacked,
-)
-from ragpipe.store.ledger import ClaimResult, Freshness, Lookup, OpenedFor, add_payments, shared_values_of
+from ragpipe.store.call_rows import COLUMNS, DamagedRow, PackedCall, SharedValues, call_of, digest_of, key_bytes, unpacked
+from ragpipe.store.ledger import ClaimResult, Freshness, Lookup, add_payments, shared_values_of
 from ragpipe.store.owners import Owner
 from ragpipe.store.processes import is_alive, this_process
 
@@ -47,7 +37,7 @@ _ENTER = """INSERT INTO owners (id, host, pid, mark, run_id, beat_at) VALUES (?,
 _TAKE = f"""WITH me AS ({_ENTER} RETURNING id)
     INSERT INTO claims (key, owner) SELECT asked.key, me.id FROM me, unnest(?::bytea[]) AS asked (key) ORDER BY asked.key
     ON CONFLICT (key) DO UPDATE SET owner = EXCLUDED.owner
-    WHERE claims.owner <> EXCLUDED.owner AND ?::boolean
+    WHERE claims.owner <> EXCLUDED.owner
     AND EXISTS (SELECT 1 FROM owners AS holder WHERE holder.id = claims.owner AND {_SILENT.format("holder")})
     RETURNING key"""
 _LOCK = "SELECT key, owner FROM claims WHERE key = ANY(?::bytea[]) ORDER BY key FOR UPDATE"
@@ -61,16 +51,14 @@ class PostgresTable:
     another version.
     """
 
-    def __init__(self, place: PostgresPlace, opened: OpenedFor):
-        self.place, self.run_id = place, opened.run_id
+    def __init__(self, place: PostgresPlace, run_id: str, silent_after_s: float):
+        self.place, self.run_id = place, run_id
         self.notices: list[str] = []
         self.damaged: set[str] = set()
-        self._run_digest = digest_of((opened.run_id,))
-        self._held: set[bytes] = set()  # keys that tasks of this store have the claims on
-        self._owners = PostgresOwners(opened.run_id, opened.silent_after_s)
-        self._link = PostgresLink(place, opened, self._begin)
-        if self._may_judge_silence():
-            self._link.run(self._owners.bury_silent)
+        self._run_digest = digest_of((run_id,))
+        self._owners = PostgresOwners(run_id, silent_after_s)
+        self._link = PostgresLink(place, self._begin)
+        self._link.run(self._owners.bury_silent)
         self._link.run(self._owners.bury_ended)
 
     def find(self, lookups: Sequence[Lookup]) -> list[Call | None]:
@@ -81,9 +69,7 @@ class PostgresTable:
 
         def work(db: PostgresConnection) -> list[Call | ClaimResult]:
             keys = [key_bytes(lookup.key) for lookup in lookups]
-            free = self._owners.take(db, list(dict.fromkeys(keys)), from_silent=self._may_judge_silence())
-            if self._link.in_doubt:  # claims of the try before, of which no task was told
-                free |= self._owners.lock(db, keys)[0] - self._held
+            free = self._owners.take(db, list(dict.fromkeys(keys)))
             if len(free) < len(set(keys)):
                 self._owners.bury_ended(db)
             places = [place for place, key in enumerate(keys) if key in free]
@@ -99,10 +85,7 @@ class PostgresTable:
                 self._owners.release(db, sorted(unused))
             return results
 
-        results = self._link.run(work)
-        granted = (lookup.key for lookup, result in zip(lookups, results, strict=True) if result is ClaimResult.GRANTED)
-        self._held |= set(map(key_bytes, granted))
-        return results
+        return self._link.run(work)
 
     def holder(self, key: str) -> str:
         owner = self._link.read(lambda db: self._owners.holder(db, key_bytes(key)))
@@ -115,17 +98,14 @@ class PostgresTable:
         numbers = self._link.read(lambda db: self._number_shared(puts, paid))
 
         def work(db: PostgresConnection) -> list[Call | None]:
-            if not (self._link.in_doubt and self._is_entered(db, paid)):
-                add_payments(db, self._shared, paid)
+            add_payments(db, self._shared, paid)
             if not puts and not freed:
                 return []
             results, ended = self._put(db, puts, numbers, freed)
             self._owners.release(db, sorted(ended))
             return results
 
-        results = self._link.run(work)
-        self._held -= {*freed, *(put.key for put in puts)}
-        return results
+        return self._link.run(work)
 
     def beat(self) -> None:
         self._link.run(self._owners.beat)
@@ -152,10 +132,6 @@ class PostgresTable:
             db.execute(f"SET {name}_timeout = '{value}'")
         self._owners.beat(db)
 
-    def _may_judge_silence(self) -> bool:
-        """Whether who is silent is dead. After an outage that this process met, not before the others had time to show that they live."""
-        return not self._link.was_away(self._owners.silent_after_s)
-
     def _look_up(self, db: PostgresConnection, lookups: Sequence[Lookup]) -> list[Call | None]:
         asked = [key_bytes(lookup.key) for lookup in lookups if lookup.freshness != Freshness.NONE]
         rows = self._rows(db, asked)
@@ -177,15 +153,6 @@ class PostgresTable:
         except DamagedRow:
             self.damaged.add(row[0].hex())
             return None
-
-    def _is_entered(self, db: PostgresConnection, paid: Sequence[Payment]) -> bool:
-        """Whether payments that are written together are in the ledger: all are, or none."""
-        statement = "SELECT 1 FROM payments WHERE run = ? AND mark = ? AND iteration = ? AND at = ?"
-        if not paid:
-            return True
-        run = self._shared.number("runs", shared_values_of(paid[0])[0])
-        row = (run, paid[0].mark, paid[0].iteration, milliseconds(paid[0].at))
-        return db.execute(statement, row).fetchone() is not None
 
     def _number_shared(self, puts: Sequence[PackedCall], paid: Sequence[Payment]) -> list[tuple[int, int, int]]:
         """The numbers of the runs, judges and served models of calls. New values are written here, each by itself and in their order,
@@ -294,9 +261,9 @@ class PostgresOwners:
             db.execute("DELETE FROM owners WHERE id = ANY(?::text[])", (ended,))
             self._remove_claims(db, ended)
 
-    def take(self, db: PostgresConnection, keys: Sequence[bytes], *, from_silent: bool) -> set[bytes]:
-        """Claim keys, also those of owners that were silent for too long if `from_silent`; those that were granted."""
-        values = (*self._entry, list(keys), from_silent, self.silent_after_s)
+    def take(self, db: PostgresConnection, keys: Sequence[bytes]) -> set[bytes]:
+        """Claim keys, also those of owners that were silent for too long; those that were granted."""
+        values = (*self._entry, list(keys), self.silent_after_s)
         return {row[0] for row in db.execute(_TAKE, values)}
 
     def lock(self, db: PostgresConnection, keys: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:

@@ -29,10 +29,9 @@ from ragpipe.runs.iteration_judging import case_measuring, case_window
 from ragpipe.runs.judge_access import open_judge
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader
-from ragpipe.runs.settings import RunConfig, prompt_folders
+from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import validate_finished_config
 from ragpipe.runs.workers import WorkerStart
-from ragpipe.store.places import cache_folder
 from ragpipe.store.processes import collect_new_garbage
 from ragpipe.store.run_folder import RunFolder
 
@@ -168,5 +167,5 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
 def _config_of(folder: RunFolder) -> RunConfig:
     """The configuration of a run under way, with the templates that were copied into its folder."""
     plain, origins = read_config(folder), NoOrigins()
-    prompts = run_prompts(folder, prompt_folders(plain.get("prompt_dirs") or [], cache_folder(plain)))
+    prompts = run_prompts(folder, [Path(name).absolute() for name in plain.get("prompt_dirs") or ()])
     return validate_finished_config(plain, origins, prompts=prompts)

@@ -18,7 +18,7 @@ from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.faults import Faults
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.frozen_set import CASES, refuse_existing, write_frozen_set
-from ragpipe.extras.test_sets.log_cases import LogCases, NearDuplicates, without_meta, without_personal_data
+from ragpipe.extras.test_sets.log_cases import LogCases, without_meta, without_personal_data
 from ragpipe.extras.test_sets.log_scan import POOL, LogScan, SkippedFaults, drawn_samples, question_text, samples_of, scan_log
 from ragpipe.report.console import Console
 from ragpipe.store.places import cache_folder
@@ -152,7 +152,6 @@ def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chun
         "made": f"Built by ragpipe task=build_dataset from the data set {dataset.name!r}: {what}.",
         "seed": seed,
         "steps": account.steps(),
-        "near_duplicates": counts.near_pairs,
         "personal_data": dict(sorted(counts.replaced.items())),
         "notes": notes,
         "settings": settings.model_dump(exclude={"dir"}, exclude_defaults=True),
@@ -166,8 +165,8 @@ class _Filler:
 
     def __init__(self, drawn: LogCases, settings: BuildSettings, origin: Mapping[str, Any], chunk_text: list[str] | None):
         self._drawn, self._settings, self._origin, self._chunk_text = drawn, settings, origin, chunk_text
-        self._near = NearDuplicates(NEAR)
         self.counts = FillCounts()
+        self._asked: set[str] = set()
 
     def usable(self, candidates: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The candidates that may be taken, in order, as they are written."""
@@ -185,25 +184,16 @@ class _Filler:
                 if replaced and settings.personal_data == "drop":
                     self.counts.with_personal_data += 1
                     continue
-            if self._is_near(case):
+            if (text := question_text(case)) in self._asked:
+                self.counts.same += 1
                 continue
+            self._asked.add(text)
             self.counts.with_personal_data += bool(replaced)
             self.counts.replaced.update(replaced)
             self.counts.meta_dropped.update(dropped)
             meta = dict(case.get("meta") or {})
             meta.setdefault("origin", dict(self._origin))  # unless the case says where it comes from
             yield {**case, "meta": meta}
-
-    def _is_near(self, case: Mapping[str, Any]) -> bool:
-        """Whether the case is a near duplicate of one that is kept; then it is counted, and the first pairs are kept for the card."""
-        text = question_text(case)
-        before = self._near.kept_before(text)
-        if before is None:
-            return False
-        self.counts.near += 1
-        if len(self.counts.near_pairs) < SHOWN_PAIRS:
-            self.counts.near_pairs.append({"dropped": text, "kept": before})
-        return True
 
 
 def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: list[dict[str, Any]]) -> None:
@@ -219,22 +209,14 @@ def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: lis
         raise DataError("what is to be dropped is not there; nothing was written", problems)
 
 
-NEAR = 0.9
-"""Likeness of two questions from which the second is a near duplicate."""
 _EXACT = "same question and history: Unicode NFKC, case, blanks, signs at the ends"
-
-
-SHOWN_PAIRS = 50
-"""Near duplicates that the card lists."""
 
 
 @dataclass
 class FillCounts:
-    """What became of the candidates that were looked at; `near_pairs` are the first near duplicates with the questions kept instead,
-    `replaced` places by kind of personal data."""
+    """What became of the candidates that were looked at; `replaced` are places by kind of personal data."""
 
-    near: int = 0
-    near_pairs: list[dict[str, str]] = field(default_factory=list)
+    same: int = 0
     with_personal_data: int = 0
     replaced: Counter[str] = field(default_factory=Counter)
     meta_dropped: Counter[str] = field(default_factory=Counter)
@@ -261,21 +243,17 @@ class _Account:
             fields = ", ".join(f"{key}: {number}" for key, number in self.faults.counts.most_common())
             rows.append(("faults left out", None, self.faults.counts.total(), f"by field: {fields}"))
         times = f"candidates, {POOL} times the wanted cases or all" if self.settings.n else "all are candidates"
-        likeness = (
-            f"likeness of {NEAR:g} or more, and no other difference than typing errors, a plural -s or polite words; "
-            "among the candidates that were looked at"
-        )
         rows += [
             ("filter", len(scan), scan.filtered, "cases that dataset.filter lets through"),
             ("samples", self.samples, len(scan) - self.samples, "cases of one id and question are one sample"),
-            ("exact duplicates", self.distinct, self.samples - self.distinct, _EXACT),
+            ("duplicates", self.distinct, self.samples - self.distinct, _EXACT),
             ("draw", self.candidates, None, times),
-            ("near duplicates", None, counts.near, likeness),
         ]
         if self.settings.personal_data == "drop":
             rows.append(("personal data", None, counts.with_personal_data, "candidates with any were left out"))
         elif self.settings.personal_data == "replace":
-            rows.append(("personal data", None, None, f"replaced in {counts.with_personal_data:,} cases"))
+            what = f"replaced in {counts.with_personal_data:,} cases; candidates that differ in nothing else were left out"
+            rows.append(("personal data", None, counts.same, what))
         rows.append(("frozen", self.taken, None, "cases"))
         return [dict(zip(("step", "kept", "dropped", "note"), row, strict=True)) for row in rows]
 

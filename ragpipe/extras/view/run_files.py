@@ -139,13 +139,6 @@ def _by_key(name: str, paths: Iterable[Path]) -> dict[str, Path]:
     return {key: path for key, path in keys.items() if key.encode("utf-8", "replace").decode() == key}
 
 
-def run_home(run: Path, output_dir: Path) -> tuple[Path, str]:
-    """The output folder of a run folder and its key there: `output_dir` where it holds the run, else the folder two above. Both
-    paths are resolved."""
-    home = output_dir if run.is_relative_to(output_dir) else run.parent.parent
-    return home, run.relative_to(home).as_posix()
-
-
 def read_sweep(root: Path, key: str) -> Sweep:
     """A sweep from its `sweep.json`; without jobs where that cannot be read."""
     name = key.rsplit("/", 2)[0]

@@ -1,9 +1,8 @@
-"""Weights fitted to people's ratings of answers, from a score of the run or from a file, and whether to take them."""
+"""Weights fitted to people's ratings of answers, a score of the run, and whether to take them."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ragpipe.core.sample import OUTPUT_KEY
-from ragpipe.data.faults import Faults, shown_value
-from ragpipe.data.file_formats import data_file, place, read_rows
 from ragpipe.extras.weights.rank_stability import weighted_means
 from ragpipe.score.iterations import cases_of
 from ragpipe.stats.agreement import Kept, jackknife_error, pearson, questions_of
@@ -23,8 +19,6 @@ from ragpipe.stats.intervals import t_quantile
 from ragpipe.store.run_tables import numbers_of, open_parquet_file, reading_table
 
 Floats = NDArray[np.float64]
-
-UNREADABLE_RATINGS = "the ratings cannot be used; nothing was written"
 
 
 def weights_from_ratings(cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, level: float) -> dict[str, Any]:
@@ -59,62 +53,6 @@ def weights_from_ratings(cases: CaseScores, ratings: Floats, weights: Mapping[st
         "advised": fit.is_advised,
         "reason": fit.reason,
     }
-
-
-def read_ratings(path: Path, label: str, cases: CaseScores) -> Floats:
-    """The ratings of a CSV, JSON, JSONL or Parquet file, one per case: the mean of several, NaN without one.
-
-    Columns: `sample_id`, `rating`; `method`, which may be left out where the run has one; `repeat`, 1 where left out. An
-    empty rating is none. Raises DataError with every line that does not fit.
-    """
-    faults = Faults(UNREADABLE_RATINGS)
-    file = data_file(path, label, path.name, "auto", ",", faults)
-    faults.raise_all()
-    assert file is not None
-    places = {key: row for row, key in enumerate(zip(*(cases.keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))}
-    by_case: dict[int, list[float]] = defaultdict(list)
-    for position, record in read_rows(file, faults):
-        where = place(file, position)
-        if record.get("rating") in (None, ""):
-            continue
-        row, rating = _row(record, where, cases.method_names, places, faults), _number(record["rating"], where, faults)
-        if row is not None and rating is not None:
-            by_case[row].append(rating)
-    faults.raise_all()
-    ratings = np.full(len(places), np.nan)
-    for row, values in by_case.items():
-        ratings[row] = math.fsum(values) / len(values)
-    return ratings
-
-
-def _row(
-    record: Mapping[str, Any], where: str, methods: Sequence[str], places: Mapping[tuple[str, str, int], int], faults: Faults
-) -> int | None:
-    """The place of the rated case; None, and a fault, where the run does not have it."""
-    method = record.get("method") or (methods[0] if len(methods) == 1 else None)
-    if record.get("sample_id") in (None, "") or method is None:
-        missing = "method" if record.get("sample_id") not in (None, "") else "sample_id"
-        fix = f"add the column {missing}" + (": the run has several methods" if missing == "method" else "")
-        faults.add(where, missing, "nothing", "the case that was rated", fix)
-        return None
-    repeat = _number(record.get("repeat") or 1, where, faults)
-    key = str(record["sample_id"]), str(method), int(repeat or 1)
-    if key not in places:
-        name = "/".join(map(str, key))
-        fix = "compare it with sample_id, method and repeat of records.parquet"
-        faults.add(where, "sample_id", repr(name)[:100], "a case of the run", fix)
-    return places.get(key)
-
-
-def _number(value: Any, where: str, faults: Faults) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
-        faults.add(where, "rating", shown_value(value), "a number", "leave it empty where nobody rated the case")
-        return None
-    return number
 
 
 Whole = NDArray[np.int64]

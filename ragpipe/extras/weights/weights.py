@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from ragpipe.core.score import ScoreSpec
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean
 from ragpipe.core.version import FORMAT
 from ragpipe.extras.weights.rank_stability import DRAWS, SEED, rank_stability
-from ragpipe.extras.weights.ratings import CaseScores, fails_a_gate, read_case_scores, read_ratings, weights_from_ratings
+from ragpipe.extras.weights.ratings import CaseScores, fails_a_gate, read_case_scores, weights_from_ratings
 from ragpipe.report.console import Console
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import (
@@ -52,17 +51,14 @@ WeightSet = Annotated[dict[str, Weight], Field(min_length=1)]
 class WeighingSettings(Settings):
     """Named weight sets beside the run's own, and ratings by people.
 
-    `ratings` is the name of a score of the run that people gave (a recorded one), or a CSV or JSONL file with the columns
-    `sample_id`, `method` (where the run has several), `repeat` (default 1) and `rating`, higher is better.
+    `ratings` is the name of a score of the run that people gave: a recorded one.
     """
 
     sets: dict[str, WeightSet] = Field(
         default_factory=dict, description="Weights by score name, by a name of your own. They are divided by their sum."
     )
     ratings: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Ratings by people: a score of the run, or a CSV or JSONL file. null: no weights are fitted.",
+        default=None, min_length=1, description="Ratings by people: a recorded score of the run. null: no weights are fitted."
     )
 
     @field_validator("sets")
@@ -105,13 +101,13 @@ def _unknown_scores(task: FinishedRunTask[WeighingSettings], origins: ConfigOrig
 
 
 def _unusable_ratings(task: FinishedRunTask[WeighingSettings], origins: ConfigOrigins) -> Iterator[Problem]:
-    """The problem of ratings that are neither a score of the run nor a file, or that weigh in the overall score themselves."""
+    """The problem of ratings that are no score of the run, or that weigh in the overall score themselves."""
     name, known, place = task.settings.ratings, list(_specs(task)), origins.location("weights.ratings")
     if name in _in_use(task):
         fix = f"task=rescore run=... scoring.weights.{name}=0 first"
         yield Problem(place, "weights.ratings", repr(name), "a score that has no weight in the overall score", fix)
-    elif name is not None and name not in known and not Path(name).is_file():
-        expected = f"a file, or a score of the run with a scale: {', '.join(known)}"
+    elif name is not None and name not in known:
+        expected = f"a score of the run with a scale: {', '.join(known)}"
         yield Problem(place, "weights.ratings", repr(name), expected, did_you_mean(name, known))
 
 
@@ -143,12 +139,13 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
     if not numbers or not in_use:
         raise _nothing_to_weigh(finished.folder, is_scored=bool(numbers))
     sets = {IN_USE: in_use, **settings.sets}
-    rated = [settings.ratings] if settings.ratings in _specs(task) else []
+    rated = [settings.ratings] if settings.ratings else []
     read = list(dict.fromkeys([*(name for weights in sets.values() for name in weights), *rated]))
     records = [finished.folder.iteration(number).records for number in numbers]
     cases, scoring = read_case_scores(records, read), finished.config.scoring
     level, threshold = scoring.level, scoring.threshold(OVERALL)
-    ratings, blocked = _ratings(task, cases), fails_a_gate(records, [*scoring.case_gates()])
+    ratings = cases.values[settings.ratings] if settings.ratings else None
+    blocked = fails_a_gate(records, [*scoring.case_gates()])
     fitted = None if ratings is None else weights_from_ratings(cases, ratings, in_use, level=level)
     under = methods_by_weight_set(cases, sets, level)
     for name, weights in sets.items():
@@ -176,13 +173,6 @@ def _decided(
         passed = float(np.mean((overall >= threshold - TOLERANCE)[is_there] & ~blocked[is_there]))
     rated = is_there if ratings is None else is_there & ~np.isnan(ratings)
     return {"pass_rate": passed, "correlation": None if ratings is None else pearson(overall[rated], ratings[rated]).value}
-
-
-def _ratings(task: FinishedRunTask[WeighingSettings], cases: CaseScores) -> NDArray[np.float64] | None:
-    name = task.settings.ratings
-    if name is None or name in _specs(task):
-        return None if name is None else cases.values[name]
-    return read_ratings(Path(name), name, cases)
 
 
 def _in_use(task: FinishedRunTask[WeighingSettings]) -> dict[str, float]:
@@ -306,7 +296,7 @@ def tuning_lines(document: Mapping[str, Any]) -> list[str]:
     """The advice, and what it rests on."""
     fit = document["tuning"]
     if fit is None:
-        return ["no ratings: name a recorded score or a file with weights.ratings to have weights fitted"]
+        return ["no ratings: name a recorded score with weights.ratings to have weights fitted"]
     lines = [f"{fit['n_rated']:,} rated cases, {fit['n']:,} of them with all weighted scores, {fit['questions']:,} questions"]
     if fit["n"] < fit["n_rated"]:
         without = ", ".join(f"{name} ({count:,})" for name, count in fit["absent"].items())

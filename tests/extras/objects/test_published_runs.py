@@ -18,7 +18,6 @@ ROWS = [
 ]  # fmt: skip
 DATA = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 COMMON = ["dataset=jsonl", "metrics=[faithfulness]", "name=r"]
-PROMPTS = Path(__file__).parents[3] / "prompts" / "faithfulness"
 
 
 def _run(*words: str) -> Path:
@@ -46,9 +45,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sent(memory: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were sent to the store, in order."""
+    """The names of the files that were sent to the store, or taken out of it, in order."""
     names: list[str] = []
-    put, pipe = type(memory).put_file, type(memory).pipe_file
+    put, pipe, rm = type(memory).put_file, type(memory).pipe_file, type(memory).rm_file
 
     def noted(send: Callable[..., Any], at: int) -> Callable[..., Any]:
         def noting(files: Any, *words: Any, **options: Any) -> Any:
@@ -59,6 +58,7 @@ def sent(memory: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(type(memory), "put_file", noted(put, 1))
     monkeypatch.setattr(type(memory), "pipe_file", noted(pipe, 0))
+    monkeypatch.setattr(type(memory), "rm_file", noted(rm, 0))
     return names
 
 
@@ -72,22 +72,10 @@ def published(finished: Path, here: Path, memory: Any) -> str:
 
 def test_the_place_of_the_data_is_no_part_of_the_run(here: Path, memory: Any) -> None:
     memory.pipe({"/b/d/data.jsonl": DATA, "/b/d/part/one.jsonl": DATA})
-    memory.pipe({f"/b/mine/faithfulness/{path.name}": path.read_bytes() for path in PROMPTS.glob("*.jinja")})
     local = _run("dataset.path=data.jsonl")
-    remote = _run("dataset.path=memory://b/d/data.jsonl", "prompt_dirs=[memory://b/mine]")
+    remote = _run("dataset.path=memory://b/d/data.jsonl")
     by_pattern = _run("dataset.path=memory://b/d/part", "dataset.files={main: '*.jsonl'}")
     assert local == remote == by_pattern  # one run: the same folder, by the content alone
-
-
-@pytest.mark.thorough
-def test_templates_of_a_bucket_are_frozen_in_the_run(here: Path, memory: Any) -> None:
-    verify = (PROMPTS / "verify.v2.jinja").read_bytes().replace(b"decide for each", b"now decide for each")
-    memory.pipe("/b/mine/faithfulness/verify.v9.jinja", verify)
-    words = ["dataset.path=data.jsonl", "prompt_dirs=[memory://b/mine]", "metrics.faithfulness.prompts.verify=v9"]
-    run = _run(*words)
-    memory.store.clear()
-    assert (run / "prompts" / "faithfulness" / "verify.v9.jinja").read_bytes() == verify
-    assert main(["task=verify", f"run={run}"]) == 0
 
 
 def test_a_run_is_published_seal_last_and_only_once(
@@ -102,13 +90,15 @@ def test_a_run_is_published_seal_last_and_only_once(
     assert memory.cat_file("/b/all/r/latest").decode().strip() == published
     sent.clear()
     assert main(publish) == 0
-    assert "(0 files sent, " in capsys.readouterr().out
+    assert "it was there already" in capsys.readouterr().out
     assert sent == []
+    memory.pipe_file(f"{folder}/seal.json", memory.cat_file(f"{folder}/seal.json") + b" ")
     memory.pipe_file(f"{folder}/report.md", b"changed there")
     sent.clear()
     assert main(publish) == 0
     assert memory.cat_file(f"{folder}/report.md") == (local / "report.md").read_bytes()
-    assert sent == [f"{folder}/{name}" for name in ("report.md", "manifest.json", "seal.json")]
+    assert (sent[0], sent[-1]) == (f"{folder}/seal.json",) * 2, "until its end it is no run"
+    assert len(sent) == 1 + len(json.loads((local / "seal.json").read_bytes())["files"]) + len(["manifest.json", "seal.json"])
 
 
 @pytest.mark.thorough
@@ -132,46 +122,24 @@ def test_a_run_that_is_published_in_part_is_no_run(
     monkeypatch.undo()
     monkeypatch.chdir(here)
     assert len(memory.find("/b/runs")) == 9
-    for task in ("verify", "fetch"):
-        assert main([f"task={task}", f"run=memory://b/runs/r/{run.name}", "output_dir=elsewhere"]) == 2
-        assert "published in part" in capsys.readouterr().err
+    assert main(["task=fetch", f"run=memory://b/runs/r/{run.name}", "output_dir=elsewhere"]) == 2
+    assert "published in part" in capsys.readouterr().err
     assert not list(Path("elsewhere/r").glob("*/manifest.json"))
     assert main(["task=publish", f"run={run}", "publish=memory://b/runs"]) == 0
-    assert main(["task=verify", f"run=memory://b/runs/r/{run.name}"]) == 0
+    assert main(["task=fetch", f"run=memory://b/runs/r/{run.name}", "output_dir=elsewhere"]) == 0
 
 
-def test_another_state_of_a_run_is_sent_as_a_whole_without_its_old_seal(
-    published: str, memory: Any, sent: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file of the size of the old one may be another one."""
-    local, folder = Path("outputs/r/latest").resolve(), f"/b/runs/r/{published}"
-    memory.pipe_file(f"{folder}/seal.json", memory.cat_file(f"{folder}/seal.json") + b" ")
-    report = memory.cat_file(f"{folder}/report.md")
-    memory.pipe_file(f"{folder}/report.md", report[::-1])
-    sent.clear()
-    assert main(["task=publish", f"run={local}", "publish=memory://b/runs"]) == 0
-    assert memory.cat_file(f"{folder}/report.md") == report
-    assert len(sent) == len(json.loads((local / "seal.json").read_bytes())["files"]) + len(["manifest.json", "seal.json"])
-
-
-def test_published_runs_are_read_where_they_are(
+def test_every_task_works_on_a_fetched_run_and_no_other_on_an_address(
     published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"memory://b/runs/r/{published}"
     local = Path("outputs/r/latest").resolve()
     (tmp_path / "far").mkdir()
     monkeypatch.chdir(tmp_path / "far")
-    assert main(["task=verify", "run=memory://b/runs/r/latest"]) == 0
-    assert "verify: identical" in capsys.readouterr().out
-    assert main(["task=explain", f"run={address}", "case=q1", "metric=faithfulness"]) == 0
-    assert main(["task=compare", f"base={address}", f"candidate={local}"]) == 0
-    capsys.readouterr()
-    assert main(["task=rescore", f"run={address}"]) == 2
-    assert "task=fetch" in capsys.readouterr().err
+    for words in (["task=verify"], ["task=explain", "case=q1"], ["task=rescore"]):
+        assert main([*words, f"run=memory://b/runs/r/{published}"]) == 2
+        assert "task=fetch" in capsys.readouterr().err
     assert main(["task=fetch", "run=memory://b/runs/r"]) == 0
-    capsys.readouterr()
-    assert main(["task=runs"]) == 0
-    assert capsys.readouterr().out.count(published) == 1  # the copy that was verified is no run of its own
+    assert main(["task=verify", f"run={published}"]) == 0
     for path in local.rglob("*.parquet"):
         assert (Path("outputs/r") / published / path.relative_to(local)).read_bytes() == path.read_bytes()
     assert main(["task=rescore", f"run=outputs/r/{published}", "scoring.thresholds.faithfulness=0.5"]) == 0
@@ -188,11 +156,8 @@ def test_a_file_that_was_changed_there_is_found(published: str, memory: Any, cap
     memory.pipe_file(name, memory.cat_file(name).replace(b"uncalibrated", b"calibrated", 1))
     assert memory.cat_file(name) != Path("outputs/r/latest/iteration-1/metrics.json").read_bytes()
     address = f"run=memory://b/runs/r/{published}"
-    assert main(["task=verify", address]) == 3
-    assert "differs  iteration-1/metrics.json" in capsys.readouterr().out
-    for words in (["task=explain", "case=q1", "metric=faithfulness"], ["task=fetch", "output_dir=elsewhere"]):
-        assert main([*words, address]) == 2
-        assert "content that its seal does not name" in capsys.readouterr().err
+    assert main(["task=fetch", "output_dir=elsewhere", address]) == 2
+    assert "content that its seal does not name" in capsys.readouterr().err
     assert not list(Path("elsewhere").glob("r/*/iteration-1/metrics.json"))
     assert not list(Path("elsewhere").rglob("seal.json"))
 
@@ -207,9 +172,8 @@ def test_a_manifest_that_was_changed_there_is_found(published: str, memory: Any,
     assert manifest[key] != changes[key]
     memory.pipe_file(where, json.dumps(manifest | {key: changes[key]}).encode())
     address = f"run=memory://b/runs/r/{published}"
-    for words in (["task=fetch", "output_dir=elsewhere"], ["task=explain", "case=q1", "metric=faithfulness"]):
-        assert main([*words, address]) == 2
-        assert "a manifest that its seal does not hold" in capsys.readouterr().err
+    assert main(["task=fetch", "output_dir=elsewhere", address]) == 2
+    assert "a manifest that its seal does not hold" in capsys.readouterr().err
     assert not Path("elsewhere").exists()
 
 

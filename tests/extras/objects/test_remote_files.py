@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError
-from ragpipe.extras.objects import remote_files
 from ragpipe.extras.objects.remote_files import RemotePlace, file_system, open_remote
-from ragpipe.store.places import local_folder
 from tests.support.s3_server import S3Server
 
 CONTENT = b"0123456789" * 300_000
@@ -131,25 +129,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert caught.value.problems[0].fix == fix
 
 
-def test_a_copy_of_a_folder_never_changes(memory: Any, tmp_path: Path) -> None:
-    memory.pipe({"/p/m/one.v1.jinja": b"1", "/p/m/two.v1.jinja": b"2", "/other": b"3"})
-    first = local_folder("memory://p", tmp_path)
-    assert _copies(first) == ["one.v1.jinja", "two.v1.jinja"]
-    assert local_folder("memory://p", tmp_path) == first
-    memory.rm("/p/m/two.v1.jinja")
-    memory.pipe("/p/m/one.v1.jinja", b"9")
-    second = local_folder("memory://p", tmp_path)
-    assert [path.read_bytes() for path in second.rglob("*.jinja")] == [b"9"]
-    assert sorted(path.read_bytes() for path in first.rglob("*.jinja")) == [b"1", b"2"]
-
-
-def test_a_large_folder_is_no_folder_of_prompts(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "MAX_FOLDER_BYTES", 1 << 20)
-    memory.pipe("/p/a.jinja", CONTENT)
-    with pytest.raises(DataError, match="at most 1 MiB"):
-        local_folder("memory://p", tmp_path)
-
-
 def test_a_file_outside_the_folder_is_not_read(memory: Any, tmp_path: Path) -> None:
     memory.pipe({"/g/a.jsonl": b"1", "/x.jsonl": b"2"})
     place = RemotePlace("memory://g", tmp_path, None)
@@ -158,9 +137,3 @@ def test_a_file_outside_the_folder_is_not_read(memory: Any, tmp_path: Path) -> N
     with pytest.raises(DataError, match="without a key or a signature") as caught:
         place.below("a.jsonl?X-Amz-Signature=00")
     assert "Signature=" not in str(caught.value)
-
-
-def test_a_name_that_would_leave_the_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "_listed", lambda address: {"../evil.jinja": {"name": "/p/../evil.jinja", "size": 1}})
-    with pytest.raises(DataError, match="names that stay below"):
-        local_folder("memory://p", tmp_path)

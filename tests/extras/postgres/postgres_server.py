@@ -47,9 +47,9 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://postgres@{self.address}:{self.port}/postgres"
 
-    def place(self, *, outage_s: float = 60.0) -> PostgresDatabase:
+    def place(self) -> PostgresDatabase:
         """A new store in this server: a schema of its own."""
-        return PostgresDatabase(self.url, f"s{uuid.uuid4().hex[:12]}", outage_s)
+        return PostgresDatabase(self.url, f"s{uuid.uuid4().hex[:12]}")
 
     def make(self) -> None:
         if not self.port:

@@ -59,7 +59,8 @@ def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, 
     site = tmp_path / "site"
     write_site(outputs, site)
     (site / "CNAME").write_text("example.org")
-    write_site(outputs, site, f"team 1/night%ly/{B}")
+    shutil.rmtree(outputs / "team 1" / "night%ly" / A)
+    write_site(outputs, site)
     assert files(site) == {"CNAME", "index.html", "site.json", *(f"runs/team 1/night%ly/{B}/report.{kind}" for kind in ("html", "md"))}  # fmt: skip
 
 
@@ -96,6 +97,8 @@ def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_without_a_finished_run_there_is_no_site(outputs: Path, tmp_path: Path) -> None:
+    for run in (A, B):
+        shutil.rmtree(outputs / "team 1" / "night%ly" / run)
     with pytest.raises(DataError, match="a finished run"):
-        write_site(outputs, tmp_path / "site", f"team 1/night%ly/{C}")
+        write_site(outputs, tmp_path / "site")
     assert not (tmp_path / "site").exists()

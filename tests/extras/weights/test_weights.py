@@ -133,33 +133,6 @@ def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.Captur
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_weights_are_fitted_to_a_file_of_ratings(run: Path, tmp_path: Path, form: str) -> None:
-    """As the run weighs: nothing to gain. Two ratings of one case count with their mean, an empty one is none."""
-    table = pq.read_table(run / "iteration-1/records.parquet", columns=["sample_id", "method", "overall_score"]).to_pylist()
-    rows = [{"sample_id": r["sample_id"], "method": r["method"], "rating": r["overall_score"]} for r in table[:60]]
-    rows += [{**rows[0], "rating": rows[0]["rating"] + 1}, {**rows[1], "rating": None}]
-    path = tmp_path / f"ratings.{form}"
-    if form == "csv":
-        lines = ["sample_id,method,rating", *(f"{r['sample_id']},{r['method']},{'' if r['rating'] is None else r['rating']}" for r in rows)]
-    else:
-        lines = [json.dumps(row) for row in rows]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    fit = weighed(run, f"weights.ratings={path}")["tuning"]
-    assert (fit["n_rated"], fit["n"], fit["ask_for"]) == (60, 59, 41)
-    assert not fit["advised"]
-    assert fit["reason"] is None
-
-
-def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "few.jsonl"
-    path.write_text('{"sample_id": "q1", "method": "quick", "rating": 3}\n', encoding="utf-8")
-    fit = weighed(run, f"weights.ratings={path}")["tuning"]
-    assert (fit["n"], fit["reason"], fit["advised"]) == (1, "few_ratings", False)
-    assert "no advice: under 30 rated cases" in capsys.readouterr().out
-
-
-@pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("words", "messages"), [
     (["+weights.sets.a={fom: 1}"], ["weights.sets.a.fom", "did you mean form?"]),
     (["+weights.sets.a={person: 1}"], ["a score of the run that may have a weight: use, form, depth"]),
@@ -167,19 +140,9 @@ def test_few_ratings_are_no_advice(run: Path, tmp_path: Path, capsys: pytest.Cap
     (["+weights.sets.in_use={form: 1}"], ["a name of its own"]),
     (["weights.ratings=persn"], ["did you mean person?"]),
     (["weights.ratings=form"], ["a score that has no weight in the overall score"]),
-    (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a file, or a score of the run with a scale: use, form, depth, person"]),
-    (["weights.ratings=ratings.jsonl"], ["'q1/none/1'", "a case of the run", "a text: 'good'", "add the column method"]),
+    (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a score of the run with a scale: use, form, depth, person"]),
 ])  # fmt: skip
-def test_what_does_not_fit_is_refused(
-    run: Path, words: list[str], messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = [
-        {"sample_id": "q1", "method": "none", "rating": 3},
-        {"sample_id": "q1", "method": "quick", "rating": "good"},
-        {"sample_id": "q1", "rating": 3},
-    ]
-    (tmp_path / "ratings.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+def test_what_does_not_fit_is_refused(run: Path, words: list[str], messages: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=weights", f"run={run}", *words]) == 2
     error = capsys.readouterr().err
     for message in messages:

@@ -67,7 +67,6 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
         (["action=export", "to=all.jsonl"], 0),
         (["action=import", "from=all.jsonl", "store.path=elsewhere"], 0),
         (["action=import", "from=replies.parquet", "store.path=elsewhere"], 0),
-        (["action=why", "run={run}", "case=q2", "method=old", "metric=faithfulness", "step=verify"], 0),
     ],
     "verify": [(["run={run}"], 0)],
     "weights": [(["run={run}"], 0)],

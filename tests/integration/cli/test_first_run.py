@@ -9,10 +9,13 @@ import pytest
 import yaml
 
 from ragpipe.cli.command_line import compose, main
-from ragpipe.cli.tasks.init import RECORDS
+from ragpipe.cli.option_files import start_text
 from ragpipe.data.dataset import open_dataset
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
+
+
+RECORDS: list[dict[str, Any]] = [json.loads(line) for line in start_text("cases.jsonl").splitlines()]
 
 
 @pytest.fixture

@@ -182,7 +182,6 @@ STORE_TASKS = {
     "prune": ["task=store", "action=prune", "unused=true", "dry_run=false"],
     "export": ["task=store", "action=export", "to=exported.jsonl"],
     "import": ["task=store", "action=import", "from=calls.jsonl"],
-    "why": ["task=store", "action=why", "case=q00000", "method=default"],
 }
 
 
@@ -195,7 +194,7 @@ def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(benc
         words = [*bench.words, *words]
     else:
         words = [*words, f"output_dir={bench.root / 'out'}"]
-        words += [f"run={bench.run}"] if "task=store" not in words or "action=why" in words else []
+        words += [f"run={bench.run}"] if "task=store" not in words else []
         words += bench.judge() if "task=rejudge" in words else []
     said = refused(bench, words, capsys)
     assert f"{bench.store}: format" in said

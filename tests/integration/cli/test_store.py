@@ -113,29 +113,3 @@ def test_a_changed_row_is_refused_before_anything_is_taken_in(place: Place, colu
         text = place.task("task=store", "action=import", f"from={file}", f"store.path={place.root / 'other'}", expected=2)
         assert f"row {CASES}" in text
         assert not (place.root / "other" / "calls.sqlite").exists()
-
-
-def test_why_names_the_part_and_shows_the_text(place: Place) -> None:
-    place.run()
-    first = place.folder.name
-    place.run("judge.temperature=0.5")
-    text = place.task("task=store", "action=why", f"run={place.folder}", "case=q00001", "metric=correctness")
-    assert f"of run {first}" in text
-    assert "differs in: judge.sampling\n" in text
-    data = place.root / "data.jsonl"
-    data.write_text(data.read_text().replace("Case 1 says 3 things.", "Case 1 says 4 things."))
-    assert place.run() == 1
-    text = place.task("task=store", "action=why", f"run={place.folder}", "case=q00001")
-    assert "differs in: messages\n" in text
-    assert "Case 1 says 3 things." in text
-    assert "Case 1 says 4 things." in text
-    assert "found:    none for case=nobody\n" in place.task("task=store", "action=why", f"run={place.folder}", "case=nobody", expected=2)
-
-
-def test_why_shows_no_other_cases_question(place: Place) -> None:
-    """Four questions that differ in their messages alone, of which none was ever asked in another form."""
-    assert place.run() == CASES
-    for number in range(CASES):
-        text = place.task("task=store", "action=why", f"run={place.folder}", f"case=q{number:05d}")
-        assert "no stored call resembles it" in text
-        assert "differs in" not in text

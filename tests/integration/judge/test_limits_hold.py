@@ -18,7 +18,7 @@ from tests.support.asking import nobody, question, settings
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 async def test_a_header_that_says_that_nothing_is_left(serve: Any, client: str) -> None:
     """A server of one's own with headers like OpenRouter's, five requests per second."""
-    server = serve(limits="rps=5,headers=plain", latency_ms=300, jitter=0.3)
+    server = serve(rps=5, latency_ms=300, jitter=0.3)
     live, reasons = LiveTransport(settings(server.url, client=client, concurrency=8, retries=8), run_id="r"), set[str]()
 
     async def one(n: int) -> Call:

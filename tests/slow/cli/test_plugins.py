@@ -43,5 +43,8 @@ def test_a_judge_a_system_a_reader_a_task_an_export_and_a_section_of_ones_own(is
     assert "## How many cases" in (tmp_path / "outputs/own/latest/report.md").read_text(encoding="utf-8")
     assert "2 ids in lists/ids.txt" in printed[2]
     answers = read_table(tmp_path / "outputs/asked/latest/outputs.parquet").column("answer").to_pylist()
+    start("python -m ragpipe dataset=demo dataset.limit=1 metrics=[retrieval] name=sectioned plugins=[mine]", tmp_path, lib)
+    with pytest.raises(AssertionError, match="a plugin that adds a section to them may be missing"):
+        start("python -m ragpipe task=verify run=sectioned", tmp_path)
     assert sorted(answers) == ["How long?", "How long?", "Who pays?", "Who pays?"]
     assert "adding-a-metric.md#a-judge" in (DOCS / "troubleshooting.md").read_text(encoding="utf-8")

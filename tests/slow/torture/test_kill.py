@@ -17,18 +17,7 @@ import pytest
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer
 from tests.support.checks import Bench, strict
-from tests.support.harness import (
-    Server,
-    arguments,
-    asked_again,
-    committed,
-    finish,
-    rows,
-    run_folder,
-    start,
-    surplus,
-    write_cases,
-)  # fmt: skip
+from tests.support.harness import arguments, asked_again, committed, finish, rows, run_folder, start, write_cases
 from tests.support.thoroughness import THOROUGH
 from tests.support.waiting import HANGS_AFTER_S, wait_for_hang_up, wait_until
 
@@ -46,21 +35,6 @@ def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
-
-
-def test_one_sigint_drains_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    data = write_cases(tmp_path / "cases.jsonl", 16)
-    with Server(tmp_path / "log.jsonl", ("--latency-ms", "100")) as server:
-        args = arguments(data, tmp_path / "out", server.url)
-        process = start(args, tmp_path)
-        wait_until(lambda: len(server.requests()) >= 20, process)
-        process.send_signal(signal.SIGINT)
-        text, _ = process.communicate(timeout=HANGS_AFTER_S)
-        assert process.returncode == 130, text
-        assert "python -m ragpipe" in text
-        code, text = finish(args, tmp_path)
-        assert code == 0, text
-        assert surplus(server) == 0, "calls in flight at a SIGINT land and are kept"
 
 
 Make = Callable[..., Bench]

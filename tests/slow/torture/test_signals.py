@@ -110,15 +110,16 @@ def test_a_signal_before_there_is_a_run(bench: Make, number: signal.Signals) -> 
     assert "to go on where it stopped: python -m ragpipe" in text
 
 
-@pytest.mark.slow
-def test_a_termination_lets_short_calls_land(bench: Make) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_an_end_lets_short_calls_land_and_says_how_to_go_on(bench: Make, number: signal.Signals) -> None:
     b = bench(cases=60)
     b.server.latency_ms = 150
     process = _started(b)
     b.until(20, process)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     ran = _ended(b, process)
-    assert ran.code == 143
+    assert ran.code == 128 + number
+    assert "python -m ragpipe" in ran.text
     assert all(r["written"] for r in b.server.log)
     _resumed(b, 60)
 

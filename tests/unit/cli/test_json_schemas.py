@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT7
 
-from ragpipe.cli.json_schemas import GROUPS, shipped_metrics
-from ragpipe.cli.tasks.schema import schema_texts, task_keys
+from ragpipe.cli.tasks.schema import GROUPS, schema_texts, shipped_metrics, task_keys
 from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.settings import Settings
@@ -96,8 +95,8 @@ def test_a_shipped_yaml_names_its_schema_and_meets_it(path: Path, registry: Regi
     ("scoring", {"weigths": {}}, "weigths"),
     ("scoring", {"gates": {"g": {"scor": "faithfulness"}}}, "scor"),
     ("scoring", {"failure_modes": {"m": [{"all": [{"scor": "mrr", "below": 1}]}]}}, "scor"),
-    ("metrics/faithfulness", {"faithfulness": {"bach": 1}}, "bach"),
-    ("metrics/faithfulness", {"faithfulness": {"prompts": {"verfy": "v1"}}}, "verfy"),
+    ("metrics", {"faithfulness": {"bach": 1}}, "bach"),
+    ("metrics", {"faithfulness": {"prompts": {"verfy": "v1"}}}, "verfy"),
     ("run", {"judge": {"temprature": 1}}, "temprature"),
     ("run", {"metrics": {"mine": {"class": "RubricMetric", "scael": 1}}}, "scael"),
     ("run", {"iteration": 2}, "iteration"),

@@ -89,7 +89,7 @@ FILE = "a .parquet or .jsonl file"
     ("words", "key", "found", "expected"),
     [
         ({"action": "export"}, "to", "nothing", FILE), ({"action": "export", "to": "calls.csv"}, "to", "'calls.csv'", FILE),
-        ({"action": "import"}, "from", "nothing", FILE), ({"action": "why", "case": "q1"}, "run", "nothing", "a question"),
+        ({"action": "import"}, "from", "nothing", FILE),
     ],
 )  # fmt: skip
 def test_a_key_that_is_missing_or_wrong(words: dict[str, Any], key: str, found: str, expected: str) -> None:

@@ -8,8 +8,7 @@ import yaml
 from pydantic import BaseModel
 
 from ragpipe.cli.command_line import compose, main
-from ragpipe.cli.json_schemas import GROUPS, shipped_metrics
-from ragpipe.cli.tasks.schema import task_keys
+from ragpipe.cli.tasks.schema import GROUPS, shipped_metrics, task_keys
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.registry import option_files, option_folders
 from ragpipe.core.resources import conf_dir

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from ragpipe.core.call import Call, Payment
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, OutputError, RagpipeError
-from ragpipe.runs.cache_miss import nearest_call, stored_as
 from ragpipe.store import call_worker
 from ragpipe.store.call_store import CallStore, Choice, StoredCalls, census, paid_by, prunable, prune, read_calls
 from ragpipe.store.transfer import export_calls, import_calls
@@ -126,7 +125,7 @@ def every_use(path: Path) -> None:
     uses = [
         lambda: read_calls(path, KEYS, run_id="0123456789ab"), lambda: taken(path), lambda: census(path, ()),
         lambda: paid_by(path, "0123456789ab", 1), lambda: prunable(path, Choice(used=())),
-        lambda: [nearest_call(path, one) for one in stored_as(path, KEYS[3])], lambda: export_calls(path, path.with_name("e.jsonl")),
+        lambda: export_calls(path, path.with_name("e.jsonl")),
         lambda: prune(path, Choice(older_than_days=0), silent_after_s=0.0),
     ]  # fmt: skip
     for use in uses:

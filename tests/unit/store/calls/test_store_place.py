@@ -44,15 +44,15 @@ def test_an_address_that_nothing_opens_is_refused_by_those_that_something_opens(
 class Mine:
     """A database of an extra, as far as settings ask it."""
 
-    def __init__(self, url: str, outage_s: float):
-        self.given = url, outage_s
+    def __init__(self, url: str):
+        self.given = url
 
 
 def test_what_is_registered_for_the_scheme_opens_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "find", lambda kind, name: Mine if (kind, name) == ("store", "mine") else None)
-    place: StorePlace = store_place_of("mine://h/db", None, "out", 5.0)
+    place: StorePlace = store_place_of("mine://h/db", None, "out")
     assert isinstance(place, Mine)
-    assert place.given == ("mine://h/db", 5.0)
+    assert place.given == "mine://h/db"
     assert call_database(place) is place
     (problem,) = problems_of({"path": "here", "url": "mine://h/db"})
     assert problem.key == "store.url"
@@ -115,7 +115,6 @@ async def test_at_the_deadline_no_other_process_is_waited_for(tmp_path: Path) ->
                 await asyncio.wait_for(wait, 10)
             assert raised.value.kind == "run_deadline"
         assert (await mine.get_or_claim(STORED)).text == "a reply"
-        assert not mine._hurry.is_set(), "a database that went away is still waited for"
         await other.put(call(HELD))
         assert (await mine.get_or_claim(HELD)).text == "a reply"
 
