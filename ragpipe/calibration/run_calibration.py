@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.calibration.label_files import LABELS_FOLDER, labelled_answers, read_drawn, read_labels
+from ragpipe.calibration.label_files import labelled_answers
 from ragpipe.calibration.people_labels import (
     TITLE,
     PeopleLabels,
@@ -22,24 +22,12 @@ from ragpipe.calibration.people_labels import (
 from ragpipe.calibration.score_calibration import ScoreEvidence, calibrate_score, reference_of
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.version import FORMAT
-from ragpipe.score.calibration_file import (
-    CalibratedJudge,
-    Calibration,
-    CalibrationInterval,
-    CalibrationTarget,
-    CorrectedWidth,
-    ScoreCalibration,
-    asked_shapes,
-    binding_of,
-)
-from ragpipe.score.case_blocks import keys_of
+from ragpipe.score.calibration_file import CalibratedJudge, Calibration, CalibrationTarget, asked_shapes, binding_of
 from ragpipe.score.dimensions import DIMENSIONS
-from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean, labels_to_ask
 from ragpipe.store.run_folder import RunFolder
-from ragpipe.store.run_tables import batches, count_rows, read_columns
+from ragpipe.store.run_tables import batches, count_rows
 
 
 @dataclass(frozen=True)
@@ -66,17 +54,10 @@ class CalibratedRun:
         return value
 
 
-def calibrate_run(
-    run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget, widest: float | None = None
-) -> Calibration:
-    """The calibration of the scores of `evidence`; `target` is what agreement has to exceed, `widest` the width of the corrected
-    interval that is wanted, as a share of the scale (None: not asked)."""
+def calibrate_run(run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget) -> Calibration:
+    """The calibration of the scores of `evidence`; `target` is what agreement has to exceed."""
     fields = [field for field in dict.fromkeys((*DIMENSIONS, *run.slices)) if "*" not in field]
     scores = {name: calibrate_score(of_score, target, fields, run.level) for name, of_score in evidence.items()}
-    if widest is not None:
-        for name, score in scores.items():
-            width = _corrected_width(run, evidence[name].spec, score, widest)
-            scores[name] = score.model_copy(update={"corrected": width})
     judge = CalibratedJudge(label=run.judge, identity=sha256(dict(run.identity["judge_identity"])))
     return Calibration(format=FORMAT, run_id=run.run_id, judge=judge, scores=scores)
 
@@ -148,49 +129,6 @@ def _checked_answers(run: CalibratedRun, labels: PeopleLabels) -> list[str]:
             place = run.folder.root / "labels" / (labels.draw_id or "")
             raise DataError(TITLE, [Problem(str(place), key, content, "a label of an answer of this run", fix)])
     return [digests[case.key] for case in labels.cases]
-
-
-def _corrected_width(run: CalibratedRun, spec: ScoreSpec, score: ScoreCalibration, widest: float) -> CorrectedWidth | None:
-    """The corrected mean of all judged cases of a run, and the labels that it still needs to be no wider than a share of the scale;
-    None for labels that are of no draw and for a score without a scale."""
-    if score.draw_id is None or spec.low is None or spec.high is None:
-        return None
-    estimate = _estimate(run, (spec.low, spec.high), spec, score)
-    interval = estimate.interval
-    width = None if interval is None else (interval.high - interval.low) / (spec.high - spec.low)
-    draw = run.folder.root / LABELS_FOLDER / score.draw_id
-    # of a "cannot tell" somebody said something too
-    drawn, answered = len(read_drawn(draw)), len(set(keys_of(read_labels(draw))))
-    waiting, others = drawn - answered, max(0, estimate.n - drawn)
-    asked = labels_to_ask(estimate.labels, width, widest, waiting + others)
-    return CorrectedWidth(
-        labels=estimate.labels,
-        mean=estimate.value,
-        interval=None if interval is None else CalibrationInterval(**asdict(interval)),
-        reason=estimate.reason,
-        width=width,
-        wanted=widest,
-        waiting=min(asked, waiting),
-        more=max(0, asked - waiting),
-    )
-
-
-def _estimate(run: CalibratedRun, scale: tuple[float, float], spec: ScoreSpec, score: ScoreCalibration) -> CorrectedMean:
-    """The corrected mean of the cases with a value of the judge, in the scale of the score."""
-    keys = keys_of(read_columns(run.folder.iteration(run.iterations[0]).records, OUTPUT_KEY))
-    judged = judged_cases(run.folder, run.iterations, spec, None, keys)
-    by_case = {(label.sample_id, label.method, label.repeat): label.label for label in score.correcting_labels}
-    kept = np.flatnonzero(~np.isnan(judged.values))
-    methods = np.unique([method for _, method, _ in keys], return_inverse=True)[1].astype(np.int64)
-    return corrected_mean(
-        judged.values[kept],
-        np.array([by_case.get(keys[place], np.nan) for place in kept]),
-        judged.questions[kept],
-        strata=methods[kept] if score.by_method else None,
-        low=scale[0],
-        high=scale[1],
-        level=run.level,
-    )
 
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from ragpipe.core.text import on_one_line
 from ragpipe.data.dataset import Dataset, FieldShown
 from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.record_mapping import unread_line
-from ragpipe.metrics.distribution import Distribution, median_of, merged
+from ragpipe.metrics.distribution import Distribution
 from ragpipe.metrics.profile import DataProfile
 from ragpipe.report.console import Console
 from ragpipe.report.diagnosis_section import index_notes
@@ -111,7 +111,7 @@ LABELS_WIDTH = 32
 
 
 APART = 0.1
-"""By how much shares of methods must differ, or their medians (of the largest), for the range over methods to be shown."""
+"""By how much shares of methods must differ for the range over methods to be shown."""
 
 
 RARE = 0.1
@@ -133,16 +133,15 @@ def profile_rows(profile: DataProfile) -> list[FieldRow]:
     rows = []
     for name, found in of_samples.items():
         if not name.endswith("[]"):
-            values = _values(name, [found], of_samples.get(f"{name}[]"))
+            values = _values(name, found, of_samples.get(f"{name}[]"))
             rows.append(_row(name, found.present, profile.samples, values))
     cases = sum(profile.cases.values())
-    for name, by_method in of_outputs.items():
-        values = _values(name, list(by_method.values()))
+    for name, found in of_outputs.items():
+        values = _values(name, found)
         if "[]." in name:
             rows.append(FieldRow(name, "", values))
         else:
-            present = sum(found.present for found in by_method.values())
-            rows.append(_row(name, present, cases, f"{values}{_by_method(by_method, profile.cases)}"))
+            rows.append(_row(name, found.present, cases, f"{values}{_by_method(found, profile.cases)}"))
     return rows
 
 
@@ -151,26 +150,25 @@ def _row(name: str, present: int, of: int, values: str) -> FieldRow:
     return FieldRow(name, extent, values, is_rare=present < RARE * of and name != "error")
 
 
-def _values(name: str, parts: list[Distribution], each: Distribution | None = None) -> str:
+def _values(name: str, whole: Distribution, each: Distribution | None = None) -> str:
     """The values of a field; of a list of texts or labels those too."""
-    whole = merged(parts)
     pieces = []
     if whole.numbers:
         unit = {"text": " characters", "list": " entries", "number": ""}.get(whole.kind, "")
-        pieces.append(_span(whole, median_of(parts), " ms" if name.startswith("timings.") else unit))
+        pieces.append(_span(whole, " ms" if name.startswith("timings.") else unit))
     if whole.labels and whole.kind != "number":
         pieces.append(_labels(whole))
     if whole.blank:
         pieces.append(f"{whole.blank:,} empty")
     if each is not None and each.n_values:
-        pieces.append(_values(name, [each]))
+        pieces.append(_values(name, each))
     return "; ".join(pieces)
 
 
-def _span(whole: Distribution, middle: float | None, unit: str) -> str:
+def _span(whole: Distribution, unit: str) -> str:
     if whole.low == whole.high:
         return f"{_number(whole.low)}{' entry' if whole.low == 1 and unit == ' entries' else unit}"
-    return f"{_number(whole.low)} to {_number(whole.high)}{unit}" + ("" if middle is None else f", median {_number(middle)}")
+    return f"{_number(whole.low)} to {_number(whole.high)}{unit}, median {_number(whole.median or 0)}"
 
 
 def _number(value: float) -> str:
@@ -196,14 +194,7 @@ def _label(label: object) -> str:
     return str(label).lower() if isinstance(label, bool) else on_one_line(str(label), LABELS_WIDTH)
 
 
-def _by_method(by_method: Mapping[str, Distribution], cases: Mapping[str, int]) -> str:
-    """The range over methods, where these differ: of the share of cases that have the field, or of its median."""
-    if len(cases) < 2:
-        return ""
-    shares = [by_method[method].present / of if method in by_method else 0.0 for method, of in cases.items()]
-    if max(shares) - min(shares) > APART:
-        return f"; in {min(shares):.0%} to {max(shares):.0%} by method"
-    medians = [middle for found in by_method.values() if (middle := median_of([found])) is not None]
-    if len(medians) > 1 and max(medians) - min(medians) > APART * max(map(abs, medians)):
-        return f"; by method {_number(min(medians))} to {_number(max(medians))}"
-    return ""
+def _by_method(found: Distribution, cases: Mapping[str, int]) -> str:
+    """The range over methods of the share of cases that have the field, where these differ."""
+    shares = [found.by_method[method] / of for method, of in cases.items()]
+    return f"; in {min(shares):.0%} to {max(shares):.0%} by method" if max(shares) - min(shares) > APART else ""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+_TASKS = (
+    "calibrate", "compare", "evaluate", "explain", "export", "history", "init", "label", "plan", "rejudge",
+    "rescore", "runs", "schema", "store", "verify",
+)  # fmt: skip
 ENTRIES: Final[Any] = {
     "judge": {"rules": "ragpipe.judge.rules.settings:RulesSettings", "llm": "ragpipe.judge.settings:JudgeSettings"},
     "embedder": {"none": "ragpipe.judge.embedder:NoEmbedder", "minilm": "ragpipe.judge.embedder:MiniLM"},
@@ -43,24 +47,5 @@ ENTRIES: Final[Any] = {
         "index": "ragpipe.report.diagnosis_section:index_section",
         "reading": "ragpipe.report.verdict_section:reading_section",
     },
-    "task": {
-        name: f"ragpipe.cli.tasks.{name}"
-        for name in [
-            "calibrate",
-            "compare",
-            "evaluate",
-            "explain",
-            "export",
-            "history",
-            "init",
-            "label",
-            "plan",
-            "rejudge",
-            "rescore",
-            "runs",
-            "schema",
-            "store",
-            "verify",
-        ]
-    },
+    "task": {name: f"ragpipe.cli.tasks.{name}" for name in _TASKS},
 }

@@ -196,20 +196,10 @@ def _mark(match: re.Match[str]) -> Mark:
     return Mark(*match.span(), numbers=tuple(numbers), inline=bool(groups.get("inline")))
 
 
-_NUMBERED = [
-    "square",
-    "latex",
-    "angle",
-    "seen",
-    "circled",
-    "lenticular",
-    "round",
-    "tagged",
-    "attribute",
-    "above",
-    "inline",
+_NUMBERED = (
+    "square", "latex", "angle", "seen", "circled", "lenticular", "round", "tagged", "attribute", "above", "inline",
     "bare",
-]
+)  # fmt: skip
 
 
 def _numbers(text: str) -> Iterator[int]:

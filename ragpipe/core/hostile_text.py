@@ -29,42 +29,28 @@ _MARKS = "score", "grade", "rating", "mark"
 _ORDERS = tuple(
     (words, re.compile(pattern, re.I))
     for words, pattern in (
-        (
-            ("ignore", "disregard", "forget", "override"),
-            r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:above|previous|prior|earlier|preceding|your|all)\b.{0,30}"
-            r"\b(?:instructions?|task|rules?|rubric|prompt|tags|criteria|guidelines)\b"
-            r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:instructions?|task|rules?|rubric|prompt|tags|criteria)\b.{0,15}"
-            r"\b(?:above|before|so far|given)\b",
-        ),
-        (
-            ("judge", "grader", "evaluator", "assessor", "rater"),
-            r"\b(?:dear|attention|note (?:to|for)(?: the)?|message (?:to|for)(?: the)?|hello|hey),?"
-            r" (?:ai |llm |automatic )?(?:judge|grader|evaluator|assessor|rater)s?\b",
-        ),
-        (
-            (" this",),
-            r"\b(?:if you|when you|you who|whoever)\b.{0,20}\b(?:grade|grading|judge|judging|evaluat\w+|rate|scor(?:e|ing)) this\b",
-        ),
-        (
-            _MARKS,
-            rf"\b(?:give|assign|award|return|output|reply with|respond with|rate|score|grade|mark)\b.{{0,40}}\b(?:score|grade|rating|marks?)"
-            rf"\W{{0,3}}(?:of |is |as |to be |= ?|: ?)?{_TOP}\b",
-        ),
+        (("ignore", "disregard", "forget", "override"),
+         r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:above|previous|prior|earlier|preceding|your|all)\b.{0,30}"
+         r"\b(?:instructions?|task|rules?|rubric|prompt|tags|criteria|guidelines)\b"
+         r"|\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:instructions?|task|rules?|rubric|prompt|tags|criteria)\b.{0,15}"
+         r"\b(?:above|before|so far|given)\b"),
+        (("judge", "grader", "evaluator", "assessor", "rater"),
+         r"\b(?:dear|attention|note (?:to|for)(?: the)?|message (?:to|for)(?: the)?|hello|hey),?"
+         r" (?:ai |llm |automatic )?(?:judge|grader|evaluator|assessor|rater)s?\b"),
+        ((" this",),
+         r"\b(?:if you|when you|you who|whoever)\b.{0,20}\b(?:grade|grading|judge|judging|evaluat\w+|rate|scor(?:e|ing)) this\b"),
+        (_MARKS,
+         rf"\b(?:give|assign|award|return|output|reply with|respond with|rate|score|grade|mark)\b.{{0,40}}\b(?:score|grade|rating|marks?)"
+         rf"\W{{0,3}}(?:of |is |as |to be |= ?|: ?)?{_TOP}\b"),
         (_MARKS, rf"\b(?:give|assign|award)\b.{{0,30}}\b{_TOP} (?:score|grade|rating|marks?)\b"),
-        (
-            ("score ", "grade ", "rate ", "mark "),
-            r"\b(?:score|grade|rate|mark) (?:it|this|this answer|this response|the answer) (?:a |an |as |with )?(?:5|10|correct|perfect|supported)\b",
-        ),
-        (
-            ("supported",),
-            r"\b(?:mark|treat|count|report|list) (?:every|each|all)(?: of)?(?: the| its)? (?:claims?|statements?)\b.{0,20}\bsupported\b",
-        ),
-        (
-            ("you are ",),
-            r"\byou are (?:now|no longer) (?:a|an|the)\b.{0,40}\b(?:assistant|judge|evaluator|grader|model|mode)\b",
-        ),
+        (("score ", "grade ", "rate ", "mark "),
+         r"\b(?:score|grade|rate|mark) (?:it|this|this answer|this response|the answer) (?:a |an |as |with )?(?:5|10|correct|perfect|supported)\b"),
+        (("supported",),
+         r"\b(?:mark|treat|count|report|list) (?:every|each|all)(?: of)?(?: the| its)? (?:claims?|statements?)\b.{0,20}\bsupported\b"),
+        (("you are ",),
+         r"\byou are (?:now|no longer) (?:a|an|the)\b.{0,40}\b(?:assistant|judge|evaluator|grader|model|mode)\b"),
     )
-)
+)  # fmt: skip
 """Orders to a judge, each with words one of which it has: most answers have none, and are not searched."""
 _HIDDEN = re.compile("[\U000e0000-\U000e007f]|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}|[\u202a-\u202e\u2066-\u2069]|\x1b\\[")
 _ZERO_WIDTH = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")

@@ -338,7 +338,12 @@ def dont_know_phrase(answer: str, phrases: DontKnowPhrases, *, literal: bool = F
         return words
     if phrases.languages and read_declining(answer, phrases.languages) == "declines":
         return text[:200]
-    clauses = _clauses_of(text, phrases)
+    clauses = [
+        _Clause(number, len(WORD.findall(clause)), _phrase_in(clause, phrases))
+        for number, sentence in enumerate(sentences(text))
+        for clause in _END_OF_CLAUSE.split(sentence)
+        if WORD.search(clause)
+    ]
     return _opening_phrase(clauses) or _dominating_phrase(clauses, phrases.dominates)
 
 
@@ -360,15 +365,6 @@ def _dominating_phrase(clauses: list[_Clause], share: float) -> str | None:
     if admitting and words >= share * sum(clause.words for clause in clauses):
         return admitting[0].phrase
     return None
-
-
-def _clauses_of(text: str, phrases: DontKnowPhrases) -> list[_Clause]:
-    return [
-        _Clause(number, len(WORD.findall(clause)), _phrase_in(clause, phrases))
-        for number, sentence in enumerate(sentences(text))
-        for clause in _END_OF_CLAUSE.split(sentence)
-        if WORD.search(clause)
-    ]
 
 
 def _plain(text: str) -> str:

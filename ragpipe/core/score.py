@@ -169,22 +169,9 @@ class LabelQuestion(Settings):
 
 
 WarningKind = Literal[
-    "scoring",
-    "verdicts",
-    "language",
-    "coverage",
-    "unfinished",
-    "breakdowns",
-    "not_recorded",
-    "system_errors",
-    "shared_questions",
-    "overall_score",
-    "grades",
-    "served_models",
-    "jury",
-    "ids",
-    "silent",
-]
+    "scoring", "verdicts", "language", "coverage", "unfinished", "breakdowns", "not_recorded", "system_errors", "shared_questions",
+    "overall_score", "grades", "served_models", "jury", "ids", "silent",
+]  # fmt: skip
 """What a warning is about: settings of the scoring, cases without a verdict, answers in a language without rules, judgements that
 did not come out or are missing, fields without a breakdown, parts of the outputs that are not recorded, failures of the system,
 methods that were asked different questions, a missing overall score, grades that hardly vary or are not weighted, the models that

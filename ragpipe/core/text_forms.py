@@ -25,31 +25,10 @@ _TAKEN_BACK = re.compile(
 )
 """A verdict that ends a sentence of its own after another one was given."""
 _NUMBER_SIGN = re.compile(r"\W*NO\.?\s*[0-9]")  # number, as in `No. 3`
-_AFTER_NO = frozenset(
-    [
-        "BECAUSE",
-        "SINCE",
-        "AS",
-        "IT",
-        "THIS",
-        "THAT",
-        "THESE",
-        "THOSE",
-        "THE",
-        "THERE",
-        "THEY",
-        "NEITHER",
-        "NOR",
-        "NONE",
-        "NOT",
-        "I",
-        "WE",
-        "ITS",
-        "BUT",
-        "THOUGH",
-        "ALTHOUGH",
-    ]
-)
+_AFTER_NO = frozenset((
+    "BECAUSE", "SINCE", "AS", "IT", "THIS", "THAT", "THESE", "THOSE", "THE", "THERE", "THEY", "NEITHER", "NOR",
+    "NONE", "NOT", "I", "WE", "ITS", "BUT", "THOUGH", "ALTHOUGH",
+))  # fmt: skip
 """Words before which a NO without a comma is still a verdict; in `no doubt` and `no claim is unsupported` it is none."""
 
 _GRADE = re.compile(

@@ -234,22 +234,9 @@ MAX_RECORDS = 50
 _MAX_FOLDER = 2000
 
 Form = Literal[
-    "json",
-    "json_columns",
-    "json_objects",
-    "jsonl",
-    "csv",
-    "trec",
-    "parquet",
-    "folder",
-    "zip",
-    "pickle",
-    "html",
-    "yaml",
-    "spreadsheet",
-    "zstd",
-    "other",
-]
+    "json", "json_columns", "json_objects", "jsonl", "csv", "trec", "parquet", "folder", "zip", "pickle", "html", "yaml", "spreadsheet",
+    "zstd", "other",
+]  # fmt: skip
 _BINARY: tuple[tuple[bytes, Form], ...] = (
     *((magic, "parquet") for magic in (b"PAR1", *ARROW)),
     (b"\xd0\xcf\x11\xe0", "spreadsheet"),

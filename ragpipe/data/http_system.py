@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 from pydantic_core import to_json
@@ -23,7 +20,7 @@ from ragpipe.data.live_system import SystemFailure, answer_keys, failure_of_atte
 from ragpipe.data.python_system import fields_of_result
 from ragpipe.data.system_settings import FIELDS_OF_ANSWER, HttpSystem, question_fields
 from ragpipe.judge.client import AttemptError
-from ragpipe.judge.http import HttpConnections, IncomingResponse, proxy_for
+from ragpipe.judge.http import HttpConnections, HttpResponse, proxy_for
 from ragpipe.judge.http_responses import is_unbilled, retry_after, without_query
 
 ANSWER_LIMIT = 16 << 20  # bytes of one HTTP answer
@@ -55,18 +52,17 @@ class HttpEndpoint:
         if self._connections is None:
             self._connections = HttpConnections(self._settings.concurrency, ANSWER_LIMIT)
         url, headers, body = self._request(sample)
-        started = time.monotonic()
         try:
-            async with self._connections.exchange(self._settings.http_method, url, headers=headers, body=body) as response:
-                if not 200 <= response.status < 300:
-                    self._raise_status(response, await response.body())
-                record, first_token = await self._record(response, started)
+            response = await self._connections.send(self._settings.http_method, url, headers=headers, body=body)
+            if not 200 <= response.status < 300:
+                self._raise_status(response)
+            output = self._output(self._json(response.body, response.headers.get("Content-Type", "")))
         except AttemptError as error:
             raise failure_of_attempt(error) from None
-        output = self._output(record)
-        if first_token is not None:
-            output["timings"] = {"first_token": first_token, **(output.get("timings") or {})}
-        return self._without_secrets(output, sample.id)
+        clean: dict[str, Any] = _replaced(output, self._scrub_answer)  # some servers repeat header values that they were sent
+        if clean != output:
+            self._struck[sample.id] = None
+        return clean
 
     def _request(self, sample: Sample) -> tuple[str, dict[str, str], bytes]:
         """URL, headers and body of the request. A key whose path leads to nothing is left out."""
@@ -79,52 +75,15 @@ class HttpEndpoint:
         joint = "&" if "?" in self._settings.url else "?"
         return f"{self._settings.url}{joint}{query}", self._headers, b""
 
-    async def _record(self, response: IncomingResponse, started: float) -> tuple[Any, float | None]:
-        """What the paths of `fields` see, and the milliseconds to the first piece of the answer in a stream."""
-        content_type = response.headers.get("Content-Type", "")
-        form = stream_form(content_type) if self._settings.stream == "auto" else self._settings.stream
-        if form in ("sse", "ndjson"):
-            return await self._stream(response, form, content_type, started)
-        return self._json(await response.body(), content_type), None
-
     def _json(self, raw: bytes, content_type: str) -> Any:
         try:
             return strict_loads(raw.decode("utf-8-sig"))
         except (InvalidJson, UnicodeDecodeError) as error:
             text = raw.decode("utf-8", "replace")
             what = f"no JSON ({error}), content type {content_type or 'not named'}: {self._scrub(text)[:_EXCERPT]!r}"
-            fix = ""
-            if text.lstrip().startswith(("data:", "event:", ":")):
-                fix = "the endpoint streams server-sent events: system.stream=sse"
-            elif _is_json_lines(text):
-                fix = "the endpoint streams one JSON object per line: system.stream=ndjson"
+            is_stream = "event-stream" in content_type or text.lstrip().startswith(("data:", "event:", ":"))
+            fix = "the endpoint streams: ask it for a whole answer (often stream: false in system.body)" if is_stream else ""
             raise self._wrong_shape(what, "one JSON object", fix) from None
-
-    async def _stream(
-        self, response: IncomingResponse, form: StreamForm, content_type: str, started: float
-    ) -> tuple[dict[str, Any], float | None]:
-        reader, events, first_token = EventReader(form), list[Event](), None
-        async for piece in response.pieces():
-            for event in reader.feed(piece):
-                events.append(event)
-                if first_token is None and self._gives_text(event):
-                    first_token = round((time.monotonic() - started) * 1000, 3)
-        events += reader.feed(b"", final=True)
-        if not events:
-            found = f"a response without an event, content type {content_type or 'not named'}"
-            fix = "system.stream=json for a response that is one JSON object"
-            raise self._wrong_shape(found, f"a stream of events ({form})", fix)
-        return stream_record(events), first_token
-
-    def _gives_text(self, event: Event) -> bool:
-        """Whether the answer begins with this event."""
-        path = self._fields.get("answer")
-        if path is None:
-            return False  # without `fields` there is no answer in single events
-        try:
-            return bool(path(stream_record([event])))
-        except (BadExpression, SystemFailure):
-            return False
 
     def _output(self, record: Any) -> dict[str, Any]:
         try:
@@ -160,10 +119,10 @@ class HttpEndpoint:
         message = f"{opening}found {what}; expected {expected}"[:500]
         return SystemFailure("not_an_api_answer", message, permanent=True, problem=problem)
 
-    def _raise_status(self, response: IncomingResponse, raw: bytes) -> NoReturn:
+    def _raise_status(self, response: HttpResponse) -> NoReturn:
         """Raises the failure behind a status that is no success."""
         status, url = response.status, self._settings.url
-        excerpt = self._scrub(raw.decode("utf-8", "replace"))[:_EXCERPT]
+        excerpt = self._scrub(response.body.decode("utf-8", "replace"))[:_EXCERPT]
         target = self._scrub(response.headers.get("Location", ""))[:_EXCERPT]
         moved = f" (a redirect to {target!r}, which is not followed)" if target else ""
         message = f"HTTP {status} from {url}{moved}: {excerpt!r}"
@@ -195,13 +154,6 @@ class HttpEndpoint:
         if variables:
             return f"check the value of the environment variable {' and '.join(variables)}"
         return "system.bearer_env=NAME, or system.headers_env: {HEADER: NAME}, with the NAME of a variable that holds the key"
-
-    def _without_secrets(self, output: dict[str, Any], sample_id: str) -> dict[str, Any]:
-        """The output without header values: some servers repeat what they were sent."""
-        clean: dict[str, Any] = _replaced(output, self._scrub_answer)
-        if clean != output:
-            self._struck[sample_id] = None
-        return clean
 
     @property
     def notes(self) -> Sequence[str]:
@@ -260,11 +212,6 @@ def _fields_fix(record: Any) -> str:
     return yaml_line(fields) if fields else "system.fields: {answer: PATH}, with the path of the answer in the response"
 
 
-def _is_json_lines(text: str) -> bool:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return len(lines) > 1 and all(line.lstrip().startswith("{") for line in lines)
-
-
 def _replaced(value: Any, scrub: Redactor) -> Any:
     """A plain value with every text in it scrubbed."""
     if isinstance(value, str):
@@ -274,126 +221,6 @@ def _replaced(value: Any, scrub: Redactor) -> Any:
     if isinstance(value, list):
         return [_replaced(item, scrub) for item in value]
     return value
-
-
-StreamForm = Literal["sse", "ndjson"]
-
-_LINE_END = re.compile("\r\n|\n|\r")
-_DONE = "[DONE]"
-_NDJSON = ("x-ndjson", "ndjson", "jsonl", "x-jsonlines", "stream+json")
-_CONTENT_TYPES: dict[str, StreamForm] = {f"application/{name}": "ndjson" for name in _NDJSON}
-_CONTENT_TYPES["text/event-stream"] = "sse"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event: its name, None without one, and its JSON or text."""
-
-    name: str | None
-    value: Any
-
-
-def stream_form(content_type: str) -> StreamForm | None:
-    """The form of a stream by its content type; None for what is no stream."""
-    return _CONTENT_TYPES.get(content_type.partition(";")[0].strip().lower())
-
-
-class EventReader:
-    """Reads events from the bytes of a stream as they arrive."""
-
-    def __init__(self, form: StreamForm):
-        self._form = form
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._rest = ""  # the beginning of a line
-        self._name: str | None = None
-        self._lines: list[str] = []  # the data lines of the event so far
-
-    def feed(self, piece: bytes, *, final: bool = False) -> list[Event]:
-        """The events that are complete with this piece. Raises SystemFailure for what is no event."""
-        try:
-            text = self._rest + self._decoder.decode(piece, final)
-        except UnicodeDecodeError as error:
-            raise SystemFailure("not_an_api_answer", f"a stream that is not UTF-8: {error}", permanent=True) from None
-        held_back = "\r" if text.endswith("\r") and not final else ""  # a line feed may follow, which belongs to it
-        *lines, self._rest = _LINE_END.split(text.removesuffix("\r") if held_back else text)
-        self._rest += held_back
-        if final:  # some servers leave out the last blank line
-            lines, self._rest = [*lines, self._rest, ""], ""
-        read = self._read_sse_line if self._form == "sse" else _read_json_line
-        return [event for line in lines if (event := read(line)) is not None]
-
-    def _read_sse_line(self, line: str) -> Event | None:
-        """The event that a blank line ends, None for any other line."""
-        if line:
-            field, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            if field == "data":
-                self._lines.append(value)
-            elif field == "event":
-                self._name = value or None
-            return None
-        name, text, has_data = self._name, "\n".join(self._lines), bool(self._lines)
-        self._name, self._lines = None, []
-        return Event(name, _value(text)) if has_data and text.strip() != _DONE else None
-
-
-def _read_json_line(line: str) -> Event | None:
-    if not line.strip() or line.strip() == _DONE:
-        return None
-    try:
-        return Event(None, strict_loads(line))
-    except InvalidJson as error:
-        message = f"a line of the stream is no JSON: {error}: {line[:100]!r}"
-        raise SystemFailure("not_an_api_answer", message, permanent=True) from None
-
-
-def _value(text: str) -> Any:
-    """The JSON of an event, where it is an object, a list or a quoted text; else the text, so that a token `42` stays one."""
-    if text[:1] in ("{", "[", '"'):
-        try:
-            return strict_loads(text)
-        except InvalidJson:
-            return text
-    return text
-
-
-def stream_record(events: Sequence[Event]) -> dict[str, Any]:
-    """What path expressions see of a stream: `events`, `named`, and a chat completion put together where it is one. Raises
-    SystemFailure for an event that reports an error."""
-    named: dict[str, list[Any]] = {}
-    for event in events:
-        if event.name is not None:
-            named.setdefault(event.name, []).append(event.value)
-    values = [event.value for event in events]
-    for value in values:
-        if isinstance(value, dict) and value.get("error") and not value.get("choices"):
-            raise SystemFailure("server_error", f"an error in the stream: {str(value['error'])[:200]}")
-    return {**_completion(values), "events": values, "named": named}
-
-
-def _completion(values: Sequence[Any]) -> dict[str, Any]:
-    """The chat completion that the chunks of a stream make up; empty where they are none."""
-    chunks = [value for value in values if isinstance(value, dict) and isinstance(value.get("choices"), list)]
-    choices = [choice for chunk in chunks for choice in chunk["choices"] if isinstance(choice, Mapping)]
-    first = [choice for choice in choices if choice.get("index", 0) == 0 and isinstance(choice.get("delta"), Mapping)]
-    if not first:
-        return {}
-    message: dict[str, Any] = {}
-    for choice in first:
-        for name, value in choice["delta"].items():
-            message[name] = _joined(message.get(name), value) if name != "role" else value
-    finish = next((choice["finish_reason"] for choice in reversed(first) if choice.get("finish_reason")), None)
-    rest = {name: value for chunk in chunks for name, value in chunk.items() if value is not None and name != "choices"}
-    return {**rest, "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
-
-
-def _joined(before: Any, value: Any) -> Any:
-    """Two pieces of a streamed field: texts and lists are put together, of other values the later one counts."""
-    if before is None or value is None:
-        return before if value is None else value
-    if isinstance(before, str) and isinstance(value, str):
-        return before + value
-    return [*before, *value] if isinstance(before, list) and isinstance(value, list) else value
 
 
 _SECRET_HEADER = re.compile(r"(?i)auth|key|token|secret|cookie|passw|credential|signature|session")

@@ -287,7 +287,6 @@ CONTEXT_NAMES = (
     "retrieved_contexts", "retrieved_documents", "references", "results",
 )  # fmt: skip
 TEXT_NAMES = ("text", "content", "page_content", "body", "passage", "chunk", "snippet", "document")
-_TOKEN_NAMES = ("token", "delta", *ANSWER_NAMES)
 _ID_NAMES = ("id", "chunk_id", "doc_id", "url")
 _NAME, _PATH = r"[A-Za-z_]\w*", r"[\w.]+"
 _DEPTH, _LISTED = 3, 12
@@ -306,9 +305,6 @@ def suggested_fields(value: Any) -> dict[str, str]:
     """Paths to what looks like an answer and contexts: a value for `system.fields`; empty where nothing does."""
     if not isinstance(value, Mapping):
         return {}
-    events = value.get("events")
-    if isinstance(events, list) and "choices" not in value:
-        return _fields_of_named(value.get("named")) | _fields_of_events(events)
     leaves = list(_leaves(value, "", _DEPTH))
     fields = {}
     if path := _first_named(leaves, ANSWER_NAMES, str):
@@ -323,39 +319,6 @@ def yaml_line(fields: Mapping[str, str]) -> str:
     """The line of YAML that reads an output by these paths."""
     inner = ", ".join(f"{name}: {_key(path, _PATH)}" for name, path in fields.items())
     return f"fields: {{{inner}}}"
-
-
-def _fields_of_events(events: list[Any]) -> dict[str, str]:
-    if all(isinstance(event, str) for event in events):
-        return {"answer": "join('', events)"}
-    objects = [event for event in events if isinstance(event, Mapping)]
-    fields = {}
-    for name in _TOKEN_NAMES:
-        if any(isinstance(event.get(name), str) for event in objects):
-            fields["answer"] = f"join('', events[].{_key(name)})"
-            break
-    for name in CONTEXT_NAMES:
-        lists = [event[name] for event in objects if isinstance(event.get(name), list)]
-        if lists:
-            fields["contexts"] = f"events[].{_key(name)}[]" + _element_path(lists[0]).removeprefix("[]")
-            break
-    return fields
-
-
-def _fields_of_named(named: Any) -> dict[str, str]:
-    """Paths into the events of a name: texts that make the answer, and an event that is the list of what was retrieved."""
-    if not isinstance(named, Mapping):
-        return {}
-    fields = {}
-    for name in _TOKEN_NAMES:
-        if (pieces := named.get(name)) and all(isinstance(piece, str) for piece in pieces):
-            fields["answer"] = f"join('', named.{name})"
-            break
-    for name in CONTEXT_NAMES:
-        if (lists := named.get(name)) and isinstance(lists[0], list):
-            fields["contexts"] = f"named.{name}[0]{_element_path(lists[0])}"
-            break
-    return fields
 
 
 def _leaves(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:

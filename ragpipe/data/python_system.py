@@ -7,7 +7,7 @@ is told by the attributes that objects have: neither is imported.
 | LlamaIndex `NodeWithScore` | `node`, `score` | a chunk, with its score |
 | LlamaIndex node | `node_id`, `get_content` | a chunk |
 | LangChain message (`AIMessage`) | `content`, `type`, `additional_kwargs` | answer, usage |
-| LlamaIndex response | `response` or a generator of it, `source_nodes` | answer, chunks |
+| LlamaIndex response | `response`, `source_nodes` | answer, chunks |
 | a pair `(answer, documents)` | a tuple of a text and documents or nodes | answer, chunks |
 | LangChain chain results | a mapping with `input` or `query` | answer, chunks |
 | a mapping without `contexts` and `chunks` | documents or texts under `context`, `source_documents` or `documents` | answer, chunks |
@@ -19,8 +19,7 @@ import asyncio
 import importlib
 import inspect
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from operator import attrgetter
@@ -57,31 +56,17 @@ class PythonCallable:
         """The output in the callable's result. Raises SystemFailure for a result that is none, and what the callable raises."""
         fields = question_fields(sample, self._settings.params)
         value = fields if self._input is None else self._input(fields)
-        started = time.monotonic()
-        if inspect.iscoroutinefunction(self._function) or inspect.isasyncgenfunction(self._function):
+        if inspect.iscoroutinefunction(self._function):
             result = self._function(value)
         else:
-            result = await _in_thread(lambda: _taken_whole(self._function(value), started))
+            result = await _in_thread(lambda: self._function(value))
         if inspect.isawaitable(result):
             result = await result
-        if isinstance(result, _Pieces):
-            return self._checked(result.output())
-        if (generator := _generator_of(result)) is not None:
-            pieces = _Pieces(started, result)
-            if isinstance(generator, AsyncIterator):
-                async for piece in generator:
-                    pieces.add(piece)
-            else:
-                await _in_thread(lambda: pieces.take(generator))
-            result = pieces.output()
-        return self._checked(result)
-
-    def _checked(self, result: Any) -> Mapping[str, Any]:
         output = fields_of_result(result)
         if not isinstance(output, Mapping):
             what = f"{type(result).__name__}: {str(result)[:100]!r}"
             problem = Problem(f"what {self._settings.callable} returns", "type", what, _EXPECTED, _FIX)
-            message = f"the system returned {type(result).__name__}, expected a text or a mapping"
+            message = f"the system returned {type(result).__name__}, expected a text or a mapping, and no stream of pieces"
             raise SystemFailure("not_an_api_answer", message, permanent=True, problem=problem)
         if "answer" in output and output["answer"] is None and not (output.get("abstained") or output.get("error")):
             message = "the system returned the answer None, expected a text, or no key `answer` at all"
@@ -90,85 +75,6 @@ class PythonCallable:
 
     async def close(self) -> None:
         """Nothing is open."""
-
-
-class _Pieces:
-    """The pieces of a streamed answer: texts, messages, or mappings whose texts are put together name by name."""
-
-    def __init__(self, started: float, whole: Any = None):
-        self._started = started
-        self._whole = whole  # an object whose text is streamed and that has its sources beside it
-        self._texts: list[str] = []
-        self._fields: dict[str, Any] = {}
-        self._message: Any = None
-        self._first_token: float | None = None
-
-    def take(self, generator: Iterator[Any]) -> _Pieces:
-        for piece in generator:
-            self.add(piece)
-        return self
-
-    def add(self, piece: Any) -> None:
-        text = ""
-        if isinstance(piece, str):
-            text = piece
-            self._texts.append(text)
-        elif is_message(piece):
-            text = text_of_message(piece)
-            self._message = piece if self._message is None else self._message + piece
-        elif isinstance(piece, Mapping):
-            for name, value in piece.items():
-                text = text or (value if name == "answer" and isinstance(value, str) else "")
-                self._fields[name] = _joined(self._fields.get(name), value)
-        else:
-            name = type(piece).__name__
-            problem = Problem("what the generator gives", "type", name, "texts, messages or mappings", _FIX)
-            raise SystemFailure("not_an_api_answer", f"a piece of type {name}", permanent=True, problem=problem)
-        if text and self._first_token is None:
-            self._first_token = round((time.monotonic() - self._started) * 1000, 3)
-
-    def output(self) -> Any:
-        """All pieces as one result, with `timings.first_token` in milliseconds."""
-        fields: dict[str, Any] = dict(fields_of_result(self._fields)) if self._fields else {}
-        if self._message is not None:
-            fields |= fields_of_result(self._message)
-        if self._texts:
-            fields["answer"] = "".join(self._texts)
-        if self._whole is not None and hasattr(self._whole, "source_nodes"):
-            fields["chunks"] = documents_as_chunks(self._whole.source_nodes or ())
-        fields.setdefault("answer", "")
-        if self._first_token is not None:
-            fields["timings"] = {"first_token": self._first_token, **(fields.get("timings") or {})}
-        return fields
-
-
-def _joined(before: Any, value: Any) -> Any:
-    if isinstance(before, str) and isinstance(value, str):
-        return before + value
-    if is_message(before) and is_message(value):
-        return before + value
-    return value
-
-
-def _generator_of(result: Any) -> Iterator[Any] | AsyncIterator[Any] | None:
-    """The generator that a result is, or that a streaming response of LlamaIndex has; None for a whole result."""
-    if inspect.isasyncgen(result) or inspect.isgenerator(result):
-        return result
-    for name in ("response_gen", "async_response_gen"):
-        generator = getattr(result, name, None)
-        generator = generator() if inspect.ismethod(generator) else generator
-        if generator is not None and hasattr(result, "source_nodes") and getattr(result, "response", None) is None:
-            return generator  # type: ignore[no-any-return]
-    is_whole = isinstance(result, Mapping | str | list | tuple) or is_message(result)
-    return result if isinstance(result, Iterator | AsyncIterator) and not is_whole else None
-
-
-def _taken_whole(result: Any, started: float) -> Any:
-    """A result of a thread, with the pieces of a synchronous generator taken in that thread."""
-    generator = _generator_of(result)
-    if generator is None or isinstance(generator, AsyncIterator):
-        return result
-    return _Pieces(started, result).take(generator)
 
 
 def _imported(settings: PythonSystem, plugins: Sequence[str]) -> Any:

@@ -214,7 +214,7 @@ class PythonSystem(LiveSystem):
 
     It gets the sample as a plain dict (id, question, history, meta, params), or what `input` makes of it, and returns the answer
     as a text or a dict with the keys of an output (`answer`, `chunks` or `contexts`, `citations`, `abstained`, `timings`, `usage`
-    ...), also piece by piece, or an object of LangChain or LlamaIndex.
+    ...), or an object of LangChain or LlamaIndex.
     An edit of the callable's file, or another `version`, makes it another system, whose outputs are collected anew.
     """
 
@@ -224,7 +224,7 @@ class PythonSystem(LiveSystem):
     callable: str = Field(
         description=(
             "The callable, as package.module:function or package.module:object.method, below a package of `plugins`. It "
-            "may be async, a generator, or an object with invoke or query."
+            "may be async, or an object with invoke or query."
         )
     )
     input: PathExpression | None = Field(
@@ -257,7 +257,7 @@ class PythonSystem(LiveSystem):
 
 class HttpSystem(LiveSystem):
     """An HTTP endpoint that is sent one JSON object a question (POST) or its keys in the query (GET), and answers with one
-    JSON object or a stream of events.
+    JSON object.
 
     `body` gives each key of the request as a JMESPath over the sample, `fields` each field of the output as a JMESPath
     over the response; without any, the response's own keys are read. `headers_env` maps header names to the *names* of environment variables that hold their values;
@@ -269,13 +269,6 @@ class HttpSystem(LiveSystem):
     url: str = Field(description="Address of the endpoint, http or https, without a user or password.")
     http_method: Literal["POST", "GET"] = Field(
         default="POST", description="POST: `body` is sent as a JSON object. GET: it is sent as the query of the address."
-    )
-    stream: Literal["auto", "json", "sse", "ndjson"] = Field(
-        default="auto",
-        description=(
-            "The form of the response. json: one JSON object; sse: server-sent events; ndjson: one JSON value per line; "
-            "auto: by its content type."
-        ),
     )
     body: dict[str, PathExpression] = Field(
         default_factory=lambda: {"question": "question", "history": "history"},

@@ -16,8 +16,7 @@ import hashlib
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
@@ -42,30 +41,6 @@ class HttpResponse:
     body: bytes
 
 
-class IncomingResponse:
-    """A response whose body is still to come: iterate over `pieces` once, or take all of it with `body`."""
-
-    def __init__(self, response: aiohttp.ClientResponse, most_bytes: int):
-        self.status, self.headers = response.status, response.headers
-        self._response, self._most_bytes = response, most_bytes
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The decoded body as it arrives. Raises AttemptError where it is too long or cannot be decoded."""
-        if (length := self._response.content_length or 0) > self._most_bytes:
-            raise AttemptError("not_an_api_answer", f"an answer of {length:,} bytes", permanent=True)
-        size = 0
-        async for piece in self._response.content.iter_any():
-            size += len(piece)
-            if size > self._most_bytes:
-                found = f"an answer of more than {self._most_bytes:,} bytes"
-                raise AttemptError("not_an_api_answer", found, permanent=True)
-            yield piece
-
-    async def body(self) -> bytes:
-        """The whole decoded body. Raises as `pieces`."""
-        return b"".join([piece async for piece in self.pieces()])
-
-
 class HttpConnections:
     """The HTTP connections of one event loop.
 
@@ -80,16 +55,7 @@ class HttpConnections:
         self._proxies: dict[str, Proxy | None] = {}  # by scheme and host: a client asks one or two
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-        """Send a request. Raises AttemptError when no complete response came."""
-        async with self.exchange(method, url, headers=headers, body=body) as response:
-            return HttpResponse(response.status, response.headers, await response.body())
-
-    @asynccontextmanager
-    async def exchange(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes
-    ) -> AsyncIterator[IncomingResponse]:
-        """Send a request; inside, its response can be read as it arrives. Raises AttemptError when none comes, or while it is
-        read."""
+        """Send a request. Raises AttemptError when no complete response came, or one that is too long or cannot be decoded."""
         proxy = self._proxy(url)
         if proxy is not None and not proxy.is_http:
             found = f"the proxy {proxy} is no HTTP proxy: it must begin with http:// or https://"
@@ -103,13 +69,23 @@ class HttpConnections:
                 if response.status == _PROXY_REFUSED:
                     found = f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"
                     raise AttemptError("unreachable", found)
-                yield IncomingResponse(response, self._most_bytes)
-                return
+                return HttpResponse(response.status, response.headers, await self._body(response))
         except AttemptError:
             raise
         except Exception as error:  # no library's exception leaves here: it may contain headers, and so the key
             attempt_error = _attempt_error(error, url, proxy)
         raise attempt_error from None
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        if (length := response.content_length or 0) > self._most_bytes:
+            raise AttemptError("not_an_api_answer", f"an answer of {length:,} bytes", permanent=True)
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > self._most_bytes:
+                found = f"an answer of more than {self._most_bytes:,} bytes"
+                raise AttemptError("not_an_api_answer", found, permanent=True)
+        return bytes(body)
 
     def _proxy(self, url: str) -> Proxy | None:
         """The proxy of these connections for the host of a URL, by the environment of the first request to it."""

@@ -24,7 +24,7 @@ from ragpipe.judge.capabilities import OPENAI_COMPATIBLE
 from ragpipe.judge.client import AttemptError, Client, Completion, PreparedRequest
 from ragpipe.judge.http_responses import is_odd_end, parse_response
 from ragpipe.judge.pricing import is_cut, rates_for
-from ragpipe.judge.provider_state import ProviderRegistry, ProviderState, RequestForm, ServedModel
+from ragpipe.judge.provider_state import ProviderRegistry, ProviderState, RequestForm, ServedModel, context_excess
 from ragpipe.judge.question import Question, Transport
 from ragpipe.judge.settings import JudgeSettings
 
@@ -97,7 +97,7 @@ class LiveTransport(Transport):
 
     def _admit(self, question: Question) -> None:
         self.attempts.check()
-        if excess := self.provider.window.excess(question.payload.messages):
+        if excess := context_excess(self.settings, question.payload.messages):
             raise JudgeError("too_long", f"{question.asker}: {excess}")  # nothing was asked: nothing is stored
         self.provider.asked += 1
         if self.provider.asked > self.settings.max_calls:
@@ -171,7 +171,6 @@ class LiveTransport(Transport):
         messages, tokens_in = question.payload.messages, completion.tokens_in
         self.provider.circuit_breaker.record_success(question.step)
         self.provider.output_modes.record_success(question, form)
-        self.provider.window.observe(messages, tokens_in)
         if is_cut(messages, tokens_in):
             self._notify_once(
                 "cut",
@@ -320,7 +319,6 @@ class LiveTransport(Transport):
             from ragpipe.judge.pricing import count_tokens
 
             tokens = sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
-            self.provider.window.learn(error.message)
             message += f" (about {tokens:,} tokens by our own count)"
         completion = Completion(**{"text": None, **error.partial})
         return self._call(question, form, tally, error.kind, f"{question.asker}: {message}", completion)

@@ -228,7 +228,6 @@ def _named(error: BaseException) -> str:
 
 
 EXAMPLES_NAME = re.compile(r"(?P<step>[a-z][a-z0-9_]*)\.examples\.(?P<version>v\d+[a-z0-9_]*)\.yaml\Z")
-_REASONS = ("reason", "reasoning")
 _SOURCE_NUMBER, _ITEM_NUMBER = "[{}]", "{}."
 
 
@@ -264,7 +263,7 @@ class GradedExamples:
 
     def check(self, prompt: Prompt, answer: type[Answer]) -> None:
         """Raises PromptError, with file and line, for values that the step does not show or lacks, and for a reply that the step
-        would not read, that grades another number of items, or that gives no reason where the answer has a place for one."""
+        would not read or that grades another number of items."""
         problems = [
             problem
             for number, example in enumerate(self.examples)
@@ -306,27 +305,11 @@ class GradedExamples:
         except ValueError as error:
             yield self._problem(key, repr(reply)[:80], str(error))
             return
-        if isinstance(reply, Mapping):
-            yield from self._key_problems(key, reply, parsed.model_dump())
-            if "reason" in json.dumps(answer.model_json_schema()) and not any(_reasons(reply)):
-                yield self._problem(key, "a reply without a reason", "one sentence why, where the answer gives its reason")
+        if isinstance(reply, Mapping) and (unknown := [name for name in reply if name not in type(parsed).model_fields]):
+            yield self._problem(
+                f"{key}.{unknown[0]}", f"the key {unknown[0]!r}", f"one of {', '.join(type(parsed).model_fields)}"
+            )
         yield from self._item_problems(key, example["values"], parsed, prompt)
-
-    def _key_problems(self, key: str, reply: Mapping[str, Any], read: Mapping[str, Any]) -> Iterator[Problem]:
-        """Keys that the answer does not have, and keys in another order than the judge is asked for."""
-        for name, value in reply.items():
-            if name not in read:
-                yield self._problem(f"{key}.{name}", f"the key {name!r}", f"one of {', '.join(read)}")
-                continue
-            items = value if isinstance(value, list) else [value]
-            parts = read[name] if isinstance(value, list) else [read[name]]
-            for place, (item, part) in enumerate(zip(items, parts, strict=True)):
-                if isinstance(item, Mapping) and isinstance(part, Mapping):
-                    below = f"{key}.{name}.{place}" if isinstance(value, list) else f"{key}.{name}"
-                    yield from self._key_problems(below, item, part)
-        order = [name for name in read if name in reply]
-        if [name for name in reply if name in read] != order:
-            yield self._problem(key, f"the keys in the order {', '.join(reply)}", f"the order {', '.join(order)}")
 
     def _item_problems(self, key: str, values: Any, parsed: Answer, prompt: Prompt) -> Iterator[Problem]:
         """Items of the values that do not have exactly one verdict."""
@@ -398,14 +381,3 @@ def _read_reply(reply: Any, answer: type[Answer]) -> Answer:
     if getattr(parsed, "verdict", None) == "NEITHER":
         raise ValueError("a text that begins with YES or NO, in quotes: YAML reads the bare word as a truth value")
     return parsed
-
-
-def _reasons(reply: Any) -> Iterator[str]:
-    if isinstance(reply, Mapping):
-        for name, value in reply.items():
-            if name in _REASONS and isinstance(value, str) and value.strip():
-                yield value
-            yield from _reasons(value)
-    elif isinstance(reply, list):
-        for item in reply:
-            yield from _reasons(item)

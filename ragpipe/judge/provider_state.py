@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -158,65 +158,25 @@ def schema_request(schema: dict[str, Any]) -> str:
 
 
 _TOKENS_PER_MESSAGE = 8  # what a chat template adds
-_MARGIN = 1.2  # before replies have shown how the server counts
-_OBSERVED = 5  # replies after which the largest ratio seen is used
-_WINDOW = re.compile(
-    r"(?:maximum (?:context|model) length|context (?:length|window|size)|maximum number of tokens)\D{0,40}?(\d[\d,]{2,9})"
-    r"|(\d[\d,]{2,9}) (?:tokens? )?maximum",
-    re.I,
-)
+_MARGIN = 1.2  # where our count is an estimate
 
 
-class ContextWindow:
-    """The window of one judge, and how its server counts.
-
-    The server's tokens for a prompt are its own affair; `usage` tells them afterwards. Their largest ratio to our count is
-    the estimate for further prompts.
-    """
-
-    def __init__(self, settings: JudgeSettings):
-        self._model, self._reply = settings.model, settings.max_tokens or 0
-        self.tokens: int | None = settings.supported.context_tokens
-        self._given = self.tokens is not None
-        self._ratios: list[float] = []
-
-    def excess(self, messages: Iterable[Message]) -> str | None:
-        """Why these messages do not fit, in words; None where they may be sent."""
-        if self.tokens is None:
-            return None
-        messages, room = list(messages), self.tokens - self._reply
-        overhead = _TOKENS_PER_MESSAGE * len(messages)
-        if sum(len(m["content"].encode("utf-8", "replace")) for m in messages) + overhead <= room:
-            return None  # no tokenizer makes more tokens than there are bytes
-        text = "\n".join(m["content"] for m in messages)
-        needed = round(count_tokens(text, self._model) * self._ratio()) + overhead
-        if needed <= room:
-            return None
-        source = "judge.capabilities.context_tokens" if self._given else "learned from the provider's refusal"
-        return (
-            f"about {needed:,} tokens by our own count and {self._reply:,} for the reply (judge.max_tokens) do not fit into the "
-            f"model's context window of {self.tokens:,} ({source}); it was not sent"
-        )
-
-    def observe(self, messages: Iterable[Message], tokens_in: int | None) -> None:
-        """Compare the server's count of a prompt that it answered with ours."""
-        if self.tokens is None or not tokens_in or len(self._ratios) >= _OBSERVED:
-            return
-        if own := count_tokens("\n".join(m["content"] for m in messages), self._model):
-            self._ratios.append(tokens_in / own)
-
-    def learn(self, refusal: str) -> None:
-        """Take the window from the words of a refusal, where it is not given and they name it."""
-        named = _WINDOW.search(refusal)
-        if not self._given and named:
-            self.tokens = int((named[1] or named[2]).replace(",", ""))
-
-    def _ratio(self) -> float:
-        """The server's tokens per token of ours: as observed, else with a margin where the window was given."""
-        if len(self._ratios) >= _OBSERVED:
-            return max(self._ratios)
-        is_estimate = self._given and how_counted(self._model).startswith("estimated")
-        return _MARGIN if is_estimate else 1.0
+def context_excess(settings: JudgeSettings, messages: Sequence[Message]) -> str | None:
+    """Why these messages do not fit into the window of the judge, in words; None where they do, and where no window is given."""
+    window, reply = settings.supported.context_tokens, settings.max_tokens or 0
+    if window is None:
+        return None
+    overhead = _TOKENS_PER_MESSAGE * len(messages)
+    if sum(len(m["content"].encode("utf-8", "replace")) for m in messages) + overhead <= window - reply:
+        return None  # no tokenizer makes more tokens than there are bytes
+    margin = _MARGIN if how_counted(settings.model).startswith("estimated") else 1.0
+    needed = round(count_tokens("\n".join(m["content"] for m in messages), settings.model) * margin) + overhead
+    if needed <= window - reply:
+        return None
+    return (
+        f"about {needed:,} tokens by our own count and {reply:,} for the reply (judge.max_tokens) do not fit into the "
+        f"model's context window of {window:,} (judge.capabilities.context_tokens); it was not sent"
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -231,7 +191,6 @@ class ProviderState(ServerState):
 
     token_demand: TokenDemand
     output_modes: OutputModeFallback
-    window: ContextWindow
     asked: int = 0
     proven_forms: set[str] = field(default_factory=set)
     responded: bool = False
@@ -252,9 +211,7 @@ class ProviderRegistry:
         limiter = self._limiter_of(settings)
         if name not in self._states:
             demand = TokenDemand(limiter.rules.counts, settings.max_tokens)
-            self._states[name] = ProviderState(
-                limiter, token_demand=demand, output_modes=OutputModeFallback(settings), window=ContextWindow(settings)
-            )
+            self._states[name] = ProviderState(limiter, token_demand=demand, output_modes=OutputModeFallback(settings))
         return self._states[name]
 
     def _limiter_of(self, settings: JudgeSettings) -> RateLimiter:

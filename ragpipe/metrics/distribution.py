@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import median
 from typing import Any
 
 DIFFERENT = 1_000
-"""Different values of a field and method that are counted; of more it is said that there are more."""
+"""Different values of a field that are counted; of more it is said that there are more."""
 LABEL_LENGTH = 60
 """Characters of a text that may be a label."""
 TOP = 20
@@ -21,14 +20,15 @@ TOP = 20
 
 @dataclass(slots=True)
 class Distribution:
-    """The values of one field in the cases of one method, or in the samples.
+    """The values of one field of the samples, or of the outputs.
 
-    `present` counts the cases (or samples) with a value, `first_absent` is the id of the first without. Numbers are the values
+    `present` counts the cases (or samples) with a value, `by_method` those of each method; `first_absent` is the id of the first without. Numbers are the values
     of a number, the lengths of a text in characters, the entries of a list.
     """
 
     kind: str = ""
     present: int = 0
+    by_method: Counter[str] = field(default_factory=Counter)
     first_absent: str = ""
     low: float = math.inf
     high: float = -math.inf
@@ -64,46 +64,25 @@ class Distribution:
         else:
             self.has_more_labels = True
 
+    @property
+    def median(self) -> float | None:
+        """The median of the numbers; None without numbers."""
+        return median(self.numbers) if self.numbers else None
 
-def median_of(parts: Sequence[Distribution]) -> float | None:
-    """The median of the numbers of some distributions; None without numbers."""
-    numbers = list(chain.from_iterable(part.numbers for part in parts))
-    return median(numbers) if numbers else None
-
-
-def merged(parts: Sequence[Distribution]) -> Distribution:
-    """One distribution of all parts."""
-    whole = Distribution(next((part.kind for part in parts if part.kind), ""))
-    for part in parts:
-        whole.present += part.present
-        whole.blank += part.blank
-        whole.n_values += part.n_values
-        whole.first_absent = whole.first_absent or part.first_absent
-        whole.low, whole.high = min(whole.low, part.low), max(whole.high, part.high)
-        whole.numbers.extend(part.numbers)
-        whole.labels.update(part.labels)
-        whole.has_more_labels |= part.has_more_labels
-    return whole
-
-
-def document(parts: Sequence[Distribution], of: int) -> dict[str, Any]:
-    """The distribution of some parts together over `of` cases, as JSON: keys that say nothing are left out."""
-    whole = merged(parts)
-    found: dict[str, Any] = {"kind": whole.kind, "present": whole.present, "of": of}
-    if whole.first_absent:
-        found["first_absent"] = whole.first_absent
-    if whole.numbers:
-        found |= {"n": len(whole.numbers), "min": whole.low, "median": median_of(parts), "max": whole.high}
-    if whole.blank:
-        found["blank"] = whole.blank
-    if whole.labels:
-        found["different"] = len(whole.labels)
-        if whole.has_more_labels:
-            found["different_at_least"] = found.pop("different")
-        if whole.kind != "number":
-            found["top"] = {_label_text(label): count for label, count in whole.labels.most_common(TOP)}
-    return found
-
-
-def _label_text(label: Any) -> str:
-    return str(label).lower() if isinstance(label, bool) else str(label)
+    def document(self, of: int) -> dict[str, Any]:
+        """The distribution over `of` cases, as JSON: keys that say nothing are left out."""
+        found: dict[str, Any] = {"kind": self.kind, "present": self.present, "of": of}
+        if self.first_absent:
+            found["first_absent"] = self.first_absent
+        if self.numbers:
+            found |= {"n": len(self.numbers), "min": self.low, "median": self.median, "max": self.high}
+        if self.blank:
+            found["blank"] = self.blank
+        if self.labels:
+            found["different_at_least" if self.has_more_labels else "different"] = len(self.labels)
+            if self.kind != "number":
+                top = self.labels.most_common(TOP)
+                found["top"] = {str(label).lower() if isinstance(label, bool) else str(label): n for label, n in top}
+        if self.by_method:
+            found["by_method"] = dict(self.by_method)
+        return found

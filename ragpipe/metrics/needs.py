@@ -89,7 +89,9 @@ def needed_labels(metric: Metric) -> tuple[str, ...]:
         return ()
     needed = [field for field in FIELDS if not _applies(metric, field.without(whole))]
     others = [field for field in FIELDS if field not in needed]
-    labels = [_named(field, metric) for field in needed]
+    labels = [
+        (UNANSWERABLE if field.name == "answerable" and not _applies(metric, ANSWERABLE) else field.name) for field in needed
+    ]
     bare = _without(whole, others)
     if not _applies(metric, bare):
         labels.append(" or ".join(field.name for field in others if _applies(metric, _only(whole, others, field))))
@@ -108,11 +110,6 @@ def _without(case: Case, fields: Iterable[LabelField]) -> Case:
 
 def _only(case: Case, others: Sequence[LabelField], kept: LabelField) -> Case:
     return _without(case, (field for field in others if field is not kept and not field.name.startswith(kept.name)))
-
-
-def _named(field: LabelField, metric: Metric) -> str:
-    """The field's name; `answerable=false` where the metric is about questions without an answer only."""
-    return UNANSWERABLE if field.name == "answerable" and not _applies(metric, ANSWERABLE) else field.name
 
 
 def answered_extent(metric: Metric, judge: InProcessJudge | None = None) -> Extent:
@@ -214,16 +211,12 @@ class LabelField:
         return replace(case, **{part: _emptied(getattr(case, part), path)})
 
 
-def _parts(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
 def _has(owner: Any, path: str) -> bool:
     """Whether a field differs from what it is where nobody gave it; of a field of a list whether it does in some entry."""
     name, _, rest = path.partition(".")
     value = getattr(owner, name.removesuffix("[]"))
     if rest:
-        return any(_has(part, rest) for part in _parts(value))
+        return any(_has(part, rest) for part in (value if isinstance(value, list) else [] if value is None else [value]))
     return bool(value != type(owner).model_fields[name].get_default(call_default_factory=True))
 
 

@@ -14,7 +14,7 @@ from ragpipe.core.sample import Case, Expected, Output, Sample, several
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.computed.recorded import RecordedMetric, RecordedScore, recorded_value
-from ragpipe.metrics.distribution import Distribution, document
+from ragpipe.metrics.distribution import Distribution
 from ragpipe.metrics.needs import DataFacts
 
 MOST_FIELDS = 400
@@ -49,7 +49,7 @@ class DataProfile:
         self.cases: dict[str, int] = {}
         self._numbers: dict[str, int] = {}  # of each sample id
         self._of_samples: dict[str, Distribution] = {}
-        self._of_outputs: dict[str, dict[str, Distribution]] = {}
+        self._of_outputs: dict[str, Distribution] = {}
         self._left_out: set[str] = set()
         self._questions = QuestionChecks()
         self._methods = MethodChecks()
@@ -79,27 +79,24 @@ class DataProfile:
             return
         self.cases[output.method] = self.cases.get(output.method, 0) + 1
         for field in output_fields(output):
-            by_method = self._of_outputs.get(field.name)
-            if by_method is None:
-                by_method = self._of_outputs.setdefault(field.name, {}) if self._has_room(field.name) else {}
-            self._describe(by_method, field._replace(name=output.method), sample.id)
+            self._describe(self._of_outputs, field, sample.id, output.method)
         self._methods.add(number, output)
         self._values.add_output(output)
 
-    def _describe(self, distributions: dict[str, Distribution], field: FieldValue, where: str) -> None:
+    def _describe(self, distributions: dict[str, Distribution], field: FieldValue, where: str, method: str = "") -> None:
         found = distributions.get(field.name)
         if found is None:
-            if distributions is self._of_samples and not self._has_room(field.name):
+            if not self._has_room(field.name):
                 return
             found = distributions[field.name] = Distribution()
         if not found.kind and (field.each is not None or field.value is not None):
             found.kind = field.kind  # of an absent value it is not known
-        if field.each is not None:
-            found.add(field.each)
-        elif field.value is None:
+        if field.each is None and field.value is None:
             found.first_absent = found.first_absent or where
-        else:
-            found.add((field.value,))
+            return
+        found.add((field.value,) if field.each is None else field.each)
+        if method:
+            found.by_method[method] += 1
 
     def _has_room(self, name: str) -> bool:
         if len(self._of_samples) + len(self._of_outputs) < MOST_FIELDS:
@@ -118,25 +115,19 @@ class DataProfile:
         """The distributions of the samples' fields that some sample has, by name."""
         return {name: found for name, found in self._of_samples.items() if found.n_values}
 
-    def output_fields(self) -> dict[str, dict[str, Distribution]]:
-        """The distributions of the outputs' fields that some output has, by name and method."""
-        described = self._of_outputs.items()
-        return {name: found for name, found in described if any(one.n_values for one in found.values())}
+    def output_fields(self) -> dict[str, Distribution]:
+        """The distributions of the outputs' fields that some output has, by name."""
+        return {name: found for name, found in self._of_outputs.items() if found.n_values}
 
     def document(self) -> dict[str, Any]:
         """The whole profile as JSON."""
         cases = sum(self.cases.values())
-        outputs = {
-            name: document(list(found.values()), cases)
-            | {"by_method": {method: document([one], self.cases[method]) for method, one in found.items()}}
-            for name, found in self.output_fields().items()
-        }
         return {
             "samples": self.samples,
             "cases": dict(self.cases),
             "findings": [finding.document() for finding in self.findings()],
-            "fields_of_samples": {name: document([found], self.samples) for name, found in self.sample_fields().items()},
-            "fields_of_outputs": outputs,
+            "fields_of_samples": {name: found.document(self.samples) for name, found in self.sample_fields().items()},
+            "fields_of_outputs": {name: found.document(cases) for name, found in self.output_fields().items()},
             "fields_left_out": sorted(self._left_out),
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ragpipe.calibration.corrected_scores import correction_words
 from ragpipe.calibration.score_calibration import AGREEMENT_PARTS
 from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
 from ragpipe.report.agreement_report import reason_words
@@ -122,7 +121,7 @@ def replaced_lines(earlier: Calibration, calibration: Calibration) -> Iterator[s
     """The verdicts of an earlier calibration that are not those of the new one, or rest on other labels."""
     for name, score in earlier.scores.items():
         new = calibration.scores.get(name)
-        if new is None or new.model_copy(update={"corrected": None}) != score.model_copy(update={"corrected": None}):
+        if new != score:
             estimate = score.statistics.get(score.target.statistic)
             labels = estimate.n if estimate else _counted_labels(score)
             source = f"draw {score.draw_id}" if score.draw_id else f"the recorded score {score.recorded}"
@@ -148,33 +147,6 @@ def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
             f"{name}: {word} than the length of the answer: AUROC {estimate_text(score.statistics.get('auroc'))}, {lead} answers "
             f"alone {estimate_text(length.auroc)}, difference {estimate_text(length.difference, signed=True)}"
         )
-
-
-def width_lines(name: str, score: ScoreCalibration, wanted: float | None, command: str) -> Iterator[str]:
-    """The corrected mean of a score, how wide its interval is, and whether to label more; nothing where no width is `wanted`.
-    `command` adds the cases to the draw."""
-    if wanted is None:
-        return
-    width = score.corrected
-    if width is None:
-        why = "of no draw" if score.draw_id is None else "of a score without a scale"
-        yield f"{name}: no corrected mean: the labels are {why}"
-        return
-    if width.mean is None or width.interval is None or width.width is None:
-        yield f"{name}: no corrected mean of {width.labels} labels: {correction_words(width.reason)}"
-    else:
-        bounds = f"[{width.interval.low:.3g}, {width.interval.high:.3g}]"
-        yield (
-            f"{name}: corrected mean {width.mean:.3g} {bounds} of {width.labels} labels, {width.width:.2g} of the scale wide, "
-            f"wanted {width.wanted:.2g}"
-        )
-    if width.waiting:
-        yield f"{name}: label {width.waiting} drawn cases that have no label yet"
-    if width.more:
-        yield f"{name}: ask for {width.more} more: {command}"
-    elif not width.waiting:
-        is_narrow = width.width is not None and width.width <= width.wanted
-        yield f"{name}: " + ("narrow enough: stop labelling" if is_narrow else "no case is left to label")
 
 
 def estimate_text(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:

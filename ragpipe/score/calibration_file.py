@@ -148,24 +148,6 @@ class CalibrationLabel(_Part):
         return self.part == "random" or (self.part == "recorded" and self.probability == 1)
 
 
-class CorrectedWidth(_Part):
-    """The mean of a score corrected by `labels` labels, and how wide its interval is.
-
-    `mean` and `interval` are in the scale of the score, `width` and the `wanted` one shares of it; `reason` says why there is
-    none. Until it is narrow enough, or there is nothing left to label, `waiting` drawn cases without a label are asked for, and
-    `more` that are to be drawn.
-    """
-
-    labels: Count
-    mean: float | None
-    interval: CalibrationInterval | None
-    reason: str | None
-    width: float | None
-    wanted: Annotated[float, Field(gt=0, le=1)]
-    waiting: Count
-    more: Count
-
-
 class ScoreCalibration(_Part):
     """One score against people.
 
@@ -173,7 +155,7 @@ class ScoreCalibration(_Part):
     compares the interval of the target's statistic with that of the target;
     `labels_needed` and `reason` are those of `decide_kappa`. Statistics are over the labels of the random part of the draw;
     `labels` lists all; `by_method`: of a draw by method, all of them count in corrected means.
-    `unjudged` counts labelled cases for which the judge gave no value. `corrected` is there where a width was asked for.
+    `unjudged` counts labelled cases for which the judge gave no value.
     """
 
     metric: str
@@ -195,7 +177,6 @@ class ScoreCalibration(_Part):
     length_baseline: LengthBaseline | None
     labels: list[CalibrationLabel]
     by_method: bool = False
-    corrected: CorrectedWidth | None = None
 
     @property
     def correcting_labels(self) -> list[CalibrationLabel]:

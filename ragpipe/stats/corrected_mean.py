@@ -21,9 +21,6 @@ Whole = NDArray[np.int64]
 
 FEWEST_LABELS = 30
 FEWEST_LABELLED_QUESTIONS = 20
-FIRST_LABELS = 60
-"""So many labels are asked for before the width of an interval is looked at."""
-MORE_LABELS = 20
 _MOST_LEVERAGE = 0.9
 _ENOUGH_QUESTIONS = 6  # questions that carry the residuals: with fewer, the variance is widened
 
@@ -133,26 +130,12 @@ def corrected_mean(
     return replace(
         refused,
         value=low + fit.value * span,
-        interval=_on_scale(fit.interval, low, span),
+        interval=replace(fit.interval, low=low + fit.interval.low * span, high=low + fit.interval.high * span),
         slope=fit.slope,
         error=math.sqrt(fit.variance) * span,
         effective_rows=fit.rows,
         degrees=fit.degrees,
     )
-
-
-def labels_to_ask(labels: int, width: float | None, widest: float, unlabelled: int) -> int:
-    """How many more labels to ask for next, until the corrected interval is at most `widest` wide; 0 to stop asking.
-
-    `labels` have been given, `width` is that of their interval (None: there is none), `unlabelled` cases are left. First
-    60, then 20 at a time: whoever stops so keeps the coverage of the interval (.95 to .99 in simulation).
-    Raises ValueError for a `widest` of 0 or less.
-    """
-    if widest <= 0:
-        raise ValueError(f"an interval is wider than 0, found {widest:g} as the widest")
-    if labels < FIRST_LABELS:
-        return min(FIRST_LABELS - labels, unlabelled)
-    return 0 if width is not None and width <= widest else min(MORE_LABELS, unlabelled)
 
 
 def _cases(judged: Floats, labels: Floats, questions: Whole | None, strata: Whole | None, low: float, high: float) -> _Cases:
@@ -178,10 +161,6 @@ def _refusal(cases: _Cases) -> str | None:
     if np.any(of_labels == 0):
         return "stratum_without_labels"
     return "stratum_with_one_label" if np.any((of_labels == 1) & (of_all > 1)) else None
-
-
-def _on_scale(interval: Interval, low: float, span: float) -> Interval:
-    return replace(interval, low=low + interval.low * span, high=low + interval.high * span)
 
 
 def _fit(cases: _Cases, level: float, *, only_these: bool) -> _Fit:

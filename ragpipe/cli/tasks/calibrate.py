@@ -9,11 +9,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ragpipe.calibration.draw import LabelSettings
-from ragpipe.calibration.label_files import LABELS_FOLDER, Draw, read_draw
 from ragpipe.calibration.people_labels import TITLE
 from ragpipe.calibration.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
-from ragpipe.cli.api import override_text
 from ragpipe.core.errors import DataError
 from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.calibration_report import (
@@ -22,13 +19,12 @@ from ragpipe.report.calibration_report import (
     calibration_table,
     replaced_lines,
     verdict_line,
-    width_lines,
 )
 from ragpipe.report.console import Console
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.seal_run import seal_added
-from ragpipe.score.calibration_file import Calibration, CalibrationTarget, ScoreCalibration, TargetStatistic, read_calibration
+from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic, read_calibration
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder, make_folder
@@ -70,15 +66,6 @@ class CalibrateSettings(Settings):
         ),
     )
     target: TargetSettings = Field(default_factory=TargetSettings, description="What agreement has to exceed.")
-    width: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description=(
-            "How wide the interval of a corrected mean may be, as a share of the scale: says whether to label more. null: not "
-            "asked."
-        ),
-    )
 
 
 class Keys(FinishedRunKeys):
@@ -104,9 +91,12 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
         by_annotators=settings.verdicts == "annotators",
         draw_id=settings.draw,
     )
-    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()), settings.width)
-    _print(calibration, settings.width, folder.root, console)
-    for line in member_lines(held, evidence):
+    calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()))
+    for name, score in calibration.scores.items():  # the verdicts first: the table says what they rest on
+        console.say(verdict_line(name, score))
+    console.folded(*calibration_table(calibration), title="judge against people")
+    advice = (line for name, score in calibration.scores.items() for line in advice_lines(name, score))
+    for line in (*advice, *member_lines(held, evidence)):
         console.say(line)
     _write(calibration, folder, console)
     return 0
@@ -125,33 +115,6 @@ def _write(calibration: Calibration, folder: RunFolder, console: Console) -> Non
     console.say(f"written: {document}")
     console.say(f"written: {page}")
     console.say(f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")
-
-
-def _print(calibration: Calibration, widest: float | None, run: Path, console: Console) -> None:
-    """The verdicts first: the table says what they rest on."""
-    for name, score in calibration.scores.items():
-        console.say(verdict_line(name, score))
-    console.folded(*calibration_table(calibration), title="judge against people")
-    for name, score in calibration.scores.items():
-        asked = more_labels_command(run, score)
-        for line in (*advice_lines(name, score), *width_lines(name, score, widest, asked)):
-            console.say(line)
-
-
-def more_labels_command(run: Path, score: ScoreCalibration) -> str:
-    """The command that adds to the draw of a score the cases that its corrected mean asks for; empty where it asks for none."""
-    if score.corrected is None or not score.corrected.more or score.draw_id is None:
-        return ""
-    draw = read_draw(run / LABELS_FOLDER / score.draw_id)
-    return shlex.join(["python", "-m", "ragpipe", *more_labels_words(draw, run, score.corrected.more)])
-
-
-def more_labels_words(draw: Draw, run: Path, more: int) -> list[str]:
-    """`task=label` with the settings of a draw that are not the usual ones, and the `label.n` by which it grows."""
-    usual = LabelSettings().model_dump()
-    settings = {name: value for name, value in draw.settings.items() if name != "n" and value != usual[name]}
-    words = [f"label.{name}={override_text(name, value)}" for name, value in settings.items()]
-    return ["task=label", f"run={run}", *words, f"label.n={draw.settings['n'] + more}"]
 
 
 def calibrated_run(finished: FinishedRun) -> CalibratedRun:

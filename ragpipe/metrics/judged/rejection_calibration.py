@@ -90,7 +90,7 @@ class RejectionCalibrationMetric(RefusalMetric):
             "failure_mode": mode,
             "training_cutoff": excuse,
             "detector": detector,
-            "clauses": _clauses(reading),
+            "clauses": [{"kind": kind, "text": text[:200]} for kind, text in reading.clauses],
             "flags": answer_flags(case.answer),
         }
         right = refused and expected == "reject"
@@ -120,7 +120,3 @@ def _failure_mode(expected: str, refused: bool, excuse: bool) -> str | None:
     if not refused:
         return None
     return "training_cutoff_excuse" if excuse else "false_rejection"
-
-
-def _clauses(reading: RefusalReading) -> list[dict[str, str]]:
-    return [{"kind": kind, "text": text[:200]} for kind, text in reading.clauses]

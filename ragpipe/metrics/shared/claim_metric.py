@@ -76,7 +76,7 @@ class ClaimMetric(JudgeMetric):
 
     async def _extracted_claims(self, case: Case, judge: Judge) -> list[str]:
         prompt = self.prompts()["extract"]
-        values = (self._extract_values(prompt, case, text) for text in self.texts_of(case))
+        values = (self.prompt_values(prompt, case, question=case.question, **text) for text in self.texts_of(case))
         replies = await gather_ordered(*(judge(prompt, Claims, **each) for each in values))
         return clean_claims(claim for reply in replies for claim in reply.claims)
 
@@ -91,9 +91,6 @@ class ClaimMetric(JudgeMetric):
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
         return [judged_claim(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
-
-    def _extract_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
-        return self.prompt_values(prompt, case, question=case.question, **text)
 
     def _combined_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
         return self.prompt_values(prompt, case, contexts=case.contexts, question=case.question, **text)

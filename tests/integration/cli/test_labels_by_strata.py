@@ -2,7 +2,6 @@
 
 import json
 import random
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -97,27 +96,3 @@ def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_
     # the folder alone is enough
     shutil.rmtree(run)
     assert main(["task=verify", f"run={made}"]) == 0
-
-
-@pytest.mark.thorough
-def test_labels_are_asked_for_until_the_corrected_interval_is_as_narrow_as_wanted(
-    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Path(shutil.copytree(demo, tmp_path / demo.name))
-    folder = labelled(run, "label.n=70", "label.draw=by_method")
-    capsys.readouterr()
-    score = calibrated_score(run, "calibrate.width=0.05")
-    said = capsys.readouterr().out
-    expected = by_strata(run, score)
-    assert expected.interval is not None
-    corrected = score["corrected"]
-    assert (corrected["labels"], corrected["mean"]) == (70, pytest.approx(expected.value))
-    assert (corrected["waiting"], corrected["more"]) == (0, 20)
-    (command,) = [line.split(": ", 2)[2] for line in said.splitlines() if "ask for 20 more" in line]
-    assert main(shlex.split(command)[3:]) == 0
-    assert len(read_drawn(folder)) == 90, "the same draw has grown"
-    corrected = calibrated_score(run, "calibrate.width=0.05")["corrected"]
-    assert (corrected["waiting"], corrected["more"]) == (20, 0)
-    assert "label 20 drawn cases that have no label yet" in capsys.readouterr().out
-    calibrated_score(run, "calibrate.width=0.5")
-    assert "narrow enough: stop labelling" in capsys.readouterr().out

@@ -1,7 +1,5 @@
-"""The forms of endpoints: GET, server-sent events, JSON lines, chat completions; and how failures that pass are sent again."""
+"""The forms of endpoints: GET, chat completions, a stream that is refused; and how failures that pass are sent again."""
 
-import asyncio
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -30,18 +28,6 @@ async def answered(tmp_path: Path, url: str, samples: int = 1, **settings: Any) 
     return [output for group in collected_outputs(journal).values() for output in group]
 
 
-def streamed(pieces: list[bytes], content_type: str, *, pause: float = 0.0) -> Any:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": content_type})
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
-            await asyncio.sleep(pause)
-        return response
-
-    return answer
-
-
 @pytest.mark.parametrize("url_tail", ["", "?lang=en"])
 async def test_get_sends_the_body_as_the_query(tmp_path: Path, url_tail: str) -> None:
     seen: list[dict[str, str]] = []
@@ -58,69 +44,16 @@ async def test_get_sends_the_body_as_the_query(tmp_path: Path, url_tail: str) ->
     assert seen == [{**language, "q": "Capital?", "k": "5", "turns": '["Hi","Yes?"]'}]
 
 
-SSE = (
-    ": a comment\r\n\r\nevent: sources\r\ndata: [{\"id\": \"a\",\r\ndata: \"text\": \"Paris it is.\"}]\r\n\r\n"
-    'data: {"token": "Par"}\n\ndata: {"token": "is \u00e9"}\n\ndata: {"usage": {"prompt_tokens": 7}}\n\ndata: [DONE]\n\n'
-).encode()  # fmt: skip
-
-
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-@pytest.mark.parametrize("form", ["auto", "sse"])
-async def test_server_sent_events_are_read_in_pieces_of_any_size(tmp_path: Path, size: int, form: str) -> None:
-    """Comments, two data lines of one event, all kinds of line ends, characters of two bytes, names of events."""
-    pieces = [SSE[at : at + size] for at in range(0, len(SSE), size)]
-    fields = {"answer": "join('', events[].token)", "contexts": "named.sources[0]", "usage": "events[].usage | [0]"}
-    async with served(streamed(pieces, "text/event-stream; charset=utf-8")) as url:
-        (output,) = await answered(tmp_path, url, fields=fields, stream=form)
-    assert output.error is None
-    assert output.answer == "Paris \u00e9"
-    assert [(c.id, c.text) for c in output.chunks or []] == [("a", "Paris it is.")]
-    assert output.usage == {"prompt_tokens": 7}
-    assert 0 < output.timings["first_token"] <= output.timings["total"]
-
-
-async def test_the_first_token_is_the_first_text_and_not_the_sources(tmp_path: Path) -> None:
-    pieces = [b'data: {"sources": ["one"]}\n\n', b'data: {"token": ""}\n\n', b'data: {"token": "Paris"}\n\n', b"\n"]
-    fields = {"answer": "join('', events[].token)", "contexts": "events[].sources[]"}
-    async with served(streamed(pieces, "text/event-stream", pause=0.05)) as url:
-        (output,) = await answered(tmp_path, url, fields=fields)
-    assert output.answer == "Paris"
-    assert 95 <= output.timings["first_token"] < output.timings["total"]
-
-
-async def test_plain_tokens_stay_texts(tmp_path: Path) -> None:
-    async with served(streamed([b"data: 42\n\ndata:  is\n\ndata: null\n\n"], "text/event-stream")) as url:
-        (output,) = await answered(tmp_path, url, fields={"answer": "join('', events)"})
-    assert output.answer == "42 isnull"
-
-
-@pytest.mark.parametrize(("content_type", "form"), [("application/x-ndjson", "auto"), ("text/plain", "ndjson")])
-async def test_json_lines_are_read(tmp_path: Path, content_type: str, form: str) -> None:
-    lines = b'{"text": "Pa"}\n{"text": "ris"}\n\n{"docs": ["one"], "done": true}'
-    fields = {"answer": "join('', events[].text)", "contexts": "events[].docs[]"}
-    async with served(streamed([lines[:9], lines[9:]], content_type)) as url:
-        (output,) = await answered(tmp_path, url, fields=fields, stream=form)
-    assert (output.answer, [c.text for c in output.chunks or []]) == ("Paris", ["one"])
-
-
 @pytest.mark.parametrize(("body", "content_type", "told"), [
-    (b'data: {"token": "a"}\n\n', "text/plain", "system.stream=sse"),
-    (b'{"a": 1}\n{"a": 2}\n', "application/json", "system.stream=ndjson"),
-    (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream", "fields: {answer: \"join('', events[].token)\"}"),
-    (
-        b'event: sources\ndata: [{"id": "a", "text": "one"}]\n\nevent: token\ndata: {"token": "Pa"}\n\n',
-        "text/event-stream",
-        "fields: {contexts: \"named.sources[0][].{id: id, text: text}\", answer: \"join('', events[].token)\"}",
-    ),
-    (
-        b'event: sources\ndata: ["one", "two"]\n\nevent: token\ndata: Pa\n\nevent: token\ndata: ris\n\n',
-        "text/event-stream",
-        "fields: {answer: \"join('', named.token)\", contexts: \"named.sources[0]\"}",
-    ),
+    (b'data: {"token": "a"}\n\n', "text/plain", "the endpoint streams: ask it for a whole answer"),
+    (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream; charset=utf-8", "the endpoint streams"),
     (b"<html>busy</html>", "text/html", "content type text/html"),
 ])  # fmt: skip
-async def test_another_form_is_told_with_the_setting_to_write(tmp_path: Path, body: bytes, content_type: str, told: str) -> None:
-    async with served(streamed([body], content_type)) as url:
+async def test_another_form_is_told_with_what_to_do(tmp_path: Path, body: bytes, content_type: str, told: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async with served(answer) as url:
         with pytest.raises(ConfigError) as refused:
             await answered(tmp_path, url)
     assert told in str(refused.value)
@@ -131,33 +64,22 @@ def chat(**changes: Any) -> dict[str, Any]:
     return {**{name: value for name, value in section.items() if name != "defaults"}, **changes}
 
 
-def deltas(*texts: str) -> list[bytes]:
-    first = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "model": "m-1"}
-    rest = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts]
-    last = {"choices": [], "usage": USAGE, "citations": ["a.md"]}
-    return [f"data: {json.dumps(event)}\n\n".encode() for event in (first, *rest, last)] + [b"data: [DONE]\n\n"]
-
-
 USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}}
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_chat_completions_give_the_same_streamed_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
+async def test_chat_completions_are_asked_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, str]] = []
     whole = {
         "choices": [{"message": {"role": "assistant", "content": "Paris it is"}}],
         "usage": USAGE, "citations": ["a.md"],
     }  # fmt: skip
 
-    async def complete(request: web.Request) -> web.StreamResponse:
+    async def complete(request: web.Request) -> web.Response:
         seen.append((await request.json(), request.headers["Authorization"]))
-        if stream:
-            response: web.StreamResponse = await streamed(deltas("Paris", " it is"), "text/event-stream")(request)
-            return response
         return web.json_response(whole)
 
     monkeypatch.setenv("CHAT_KEY", "f81d4fae7dec11d0a765")
-    params = {"model": "my-rag", "stream": stream, "system_prompt": "Be brief."}
+    params = {"model": "my-rag", "system_prompt": "Be brief."}
     fields = {**chat()["fields"], "citations": "citations[].{marker: @}"}
     async with served(complete) as url:
         settings = {k: v for k, v in chat(params=params, fields=fields, bearer_env="CHAT_KEY").items() if k != "url"}
@@ -166,31 +88,13 @@ async def test_chat_completions_give_the_same_streamed_or_not(tmp_path: Path, mo
     assert output.answer == "Paris it is"
     assert output.usage == {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "cached_tokens": 4}
     assert [c.marker for c in output.citations or []] == ["a.md"]
-    assert ("first_token" in output.timings) is stream
     (body, key), *_ = seen
     assert key == "Bearer f81d4fae7dec11d0a765"
     assert body.pop("messages") == [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "Capital?"},
     ]  # fmt: skip
-    options = {"stream_options": {"include_usage": True}} if stream else {}
-    assert body == {"model": "my-rag", "stream": stream, **options}
-
-
-@pytest.mark.slow
-async def test_an_error_in_the_stream_is_sent_again(tmp_path: Path) -> None:
-    asked = 0
-
-    async def complete(request: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        events = [b'data: {"error": {"message": "overloaded"}}\n\n'] if asked == 1 else deltas("Paris")
-        response: web.StreamResponse = await streamed(events, "text/event-stream")(request)
-        return response
-
-    async with served(complete) as url:
-        (output,) = await answered(tmp_path, url, fields={"answer": "choices[0].message.content"})
-    assert (output.answer, output.attempts, asked) == ("Paris", 2, 2)
+    assert body == {"model": "my-rag", "stream": False}
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])

@@ -20,13 +20,13 @@ from ragpipe.runs.collected_outputs import collected_outputs  # noqa: E402
 MODULE = """
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from llama_index.core import Settings, SummaryIndex
-from llama_index.core.base.response.schema import Response, StreamingResponse
+from llama_index.core.base.response.schema import Response
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -60,24 +60,12 @@ def retrieval_qa(sample):
 def documents(sample):
     return {"answer": AIMessage("Paris it is"), "contexts": DOCUMENTS}
 
-def stream(sample):
-    yield from retrieval_chain.stream({"input": sample["question"]})
-
-def chunks(sample):
-    yield AIMessageChunk("Paris")
-    yield AIMessageChunk(" it is")
-
-async def astream(sample):
-    async for piece in texts.astream(sample["question"]):
-        yield piece
-
 NODES = [
     NodeWithScore(node=TextNode(text="Paris is the capital of France.", id_="n1", metadata={"file_name": "france.md"}), score=0.7),
     NodeWithScore(node=TextNode(text="Berlin is the capital of Germany.", id_="n2"), score=None),
 ]
 
 def response(sample): return Response(response="Paris it is", source_nodes=NODES)
-def streaming(sample): return StreamingResponse(response_gen=iter(["Paris", " it is"]), source_nodes=NODES)
 def nodes(sample): return NODES
 
 Settings.llm = MockLLM()
@@ -112,7 +100,7 @@ TEXTS = ["Paris is the capital of France.", "Berlin is the capital of Germany."]
 @pytest.mark.parametrize(("name", "settings"), [
     ("retrieval_chain", {"input": "{input: question}"}),
     ("retrieval_chain.invoke", {"input": "{input: question}"}),
-    ("retrieval_qa", {}), ("documents", {}), ("stream", {}),
+    ("retrieval_qa", {}), ("documents", {}),
 ])  # fmt: skip
 async def test_documents_of_langchain_are_chunks(plugin: Path, name: str, settings: dict[str, Any]) -> None:
     output = await answered(plugin, name, **settings)
@@ -123,14 +111,12 @@ async def test_documents_of_langchain_are_chunks(plugin: Path, name: str, settin
     assert (second.id, second.doc_id, second.heading_path) == ("c2", "germany", "A > B")
 
 
-@pytest.mark.parametrize("name", ["texts", "messages", "chunks", "astream"])
+@pytest.mark.parametrize("name", ["texts", "messages"])
 async def test_texts_and_messages_of_langchain_are_answers(plugin: Path, name: str) -> None:
     output = await answered(plugin, name)
     assert (output.answer, output.chunks) == ("Paris it is", None)
     if name == "messages":
         assert output.usage == {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15, "cached_tokens": 4}
-    if name in ("chunks", "astream"):
-        assert output.timings["first_token"] > 0
 
 
 async def test_a_retriever_alone_gives_chunks_and_no_answer(plugin: Path) -> None:
@@ -139,15 +125,13 @@ async def test_a_retriever_alone_gives_chunks_and_no_answer(plugin: Path) -> Non
     assert [chunk.text for chunk in output.chunks or []] == TEXTS
 
 
-@pytest.mark.parametrize("name", ["response", "streaming", "nodes", "engine"])
+@pytest.mark.parametrize("name", ["response", "nodes", "engine"])
 async def test_responses_of_llama_index(plugin: Path, name: str) -> None:
     output = await answered(plugin, name)
     first, second = output.chunks or []
     assert [(first.id, first.text), (second.id, second.text)] == [("n1", TEXTS[0]), ("n2", TEXTS[1])]
-    if name in ("response", "streaming"):
+    if name == "response":
         assert output.answer == "Paris it is"
         assert (first.doc_id, first.score, second.score) == ("france.md", 0.7, None)
-    if name == "streaming":
-        assert output.timings["first_token"] > 0
     if name == "engine":
         assert "What is the capital of France?" in (output.answer or "")  # the mock model repeats its prompt

@@ -10,7 +10,7 @@ from ragpipe.judge.client import ApiResponse, AttemptError
 from ragpipe.judge.http_responses import parse_response
 from ragpipe.judge.live_transport import client_name
 from ragpipe.judge.pricing import count_tokens
-from ragpipe.judge.provider_state import ContextWindow
+from ragpipe.judge.provider_state import context_excess
 from ragpipe.judge.question import judge_parts
 from ragpipe.judge.settings import JudgeSettings
 
@@ -85,39 +85,18 @@ def test_what_was_refused_is_told_from_other_refusals(message, param, refused):
     assert _error(message, param).refused_parameter == refused
 
 
-@pytest.mark.parametrize(("message", "tokens"), [
-    ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.", 8192),  # OpenAI
-    ("The decoder prompt (length 9001) is longer than the maximum model length of 8192.", 8192),  # vLLM
-    ("prompt is too long: 208310 tokens > 200000 maximum", 200_000),  # Anthropic
-    ("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", 1_048_576),  # Gemini
-    ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),  # llama.cpp
-    ("Prompt contains 40,001 tokens, too large for model with 32,768 maximum context length", 32_768),  # Mistral
-    ("Input is too long for requested model.", None),  # Bedrock
-])  # fmt: skip
-def test_the_window_is_learned_from_a_refusal(message, tokens):
-    assert _error(message).kind == "too_long"
-    window = ContextWindow(JudgeSettings(**LOCAL))
-    window.learn(message)
-    assert window.tokens == tokens
-
-
 def _messages(text: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": "You judge."}, {"role": "user", "content": text}]
 
 
-def test_a_window_that_was_given_is_kept_with_a_margin_until_replies_show_how_the_server_counts():
-    window = ContextWindow(JudgeSettings(**LOCAL, max_tokens=200, capabilities={"context_tokens": 1200}))
-    window.learn("maximum context length is 9000 tokens")
-    assert window.tokens == 1200
+def test_what_does_not_fit_into_the_window_is_not_sent_with_a_margin_where_our_count_is_an_estimate():
+    settings = JudgeSettings(**LOCAL, max_tokens=200, capabilities={"context_tokens": 1200})
     text = "The ferry leaves at nine. " * 140
     own = count_tokens("You judge.\n" + text, LOCAL["model"])
     assert 840 < own < 984  # fits as we count, not with a fifth more
-    assert window.excess(_messages("short")) is None
-    assert "does not fit" not in (window.excess(_messages("x" * 900)) or "")
-    assert "window of 1,200 (judge.capabilities.context_tokens)" in window.excess(_messages(text))
-    for _ in range(5):
-        window.observe(_messages("The ferry leaves at nine. " * 20), count_tokens("You judge.\n" + "The ferry leaves at nine. " * 20))
-    assert window.excess(_messages(text)) is None
+    assert context_excess(settings, _messages("short")) is None
+    assert "window of 1,200 (judge.capabilities.context_tokens)" in context_excess(settings, _messages(text))
+    assert context_excess(JudgeSettings(**LOCAL), _messages(text * 100)) is None
 
 
 def test_no_reasoning_model_of_litellms_table_is_said_to_have_no_thinking_mode():

@@ -9,7 +9,7 @@ from ragpipe.core.sample import Chunk, Expected, Output, Sample, Turn
 from ragpipe.data.dataset import Record
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.metrics import distribution
-from ragpipe.metrics.distribution import Distribution, document
+from ragpipe.metrics.distribution import Distribution
 from ragpipe.metrics.needs import WHOLE_CASES, DataFacts, metric_needs, need_of
 from ragpipe.metrics.profile import DataProfile, times_are_known
 from ragpipe.testing.scripted import make_case, shipped_metric
@@ -24,7 +24,7 @@ def _described(kind: str, values: list[object]) -> Distribution:
 
 def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "DIFFERENT", 3)
-    found = document([_described("label", list("abcd"))], 4)
+    found = _described("label", list("abcd")).document(4)
     assert (found["different_at_least"], sum(found["top"].values())) == (3, 3)
     assert "different" not in found
 
@@ -67,7 +67,7 @@ def test_every_field_is_described_once() -> None:
     }  # fmt: skip
     answer = outputs["answer"]
     assert (answer["present"], answer["of"], answer["blank"], answer["first_absent"]) == (3, 4, 1, "q2")
-    assert {method: one["present"] for method, one in answer["by_method"].items()} == {"a": 2, "b": 1}
+    assert answer["by_method"] == {"a": 2, "b": 1}
     assert (outputs["contexts"]["present"], outputs["contexts"]["first_absent"]) == (2, "q1")
     assert outputs["recorded.human.ann"]["n"] == 1
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragpipe.stats.corrected_mean import corrected_mean, labels_to_ask
+from ragpipe.stats.corrected_mean import corrected_mean
 from ragpipe.stats.intervals import Interval, estimate_mean
 
 NONE = math.nan
@@ -228,14 +228,3 @@ def test_order_names_and_direction_mean_nothing(rows: list[tuple[int, int | None
     assert (mirrored.value, *bounds(mirrored.interval)) == pytest.approx((5 - result.value, 5 - high, 5 - low), abs=1e-9)
     assert 0 <= low <= result.value <= high <= 4
     assert high - low > 0.01
-
-
-@pytest.mark.parametrize(
-    ("labels", "width", "unlabelled", "asked"),
-    [(0, None, 1000, 60), (45, 0.01, 1000, 15), (60, 0.2, 1000, 20), (60, None, 1000, 20), (60, 0.1, 1000, 0),
-     (80, 0.11, 7, 7), (0, None, 40, 40), (100, 0.3, 0, 0)],
-)  # fmt: skip
-def test_labels_are_asked_for_until_the_interval_is_narrow(labels: int, width: float | None, unlabelled: int, asked: int) -> None:
-    assert labels_to_ask(labels, width, 0.1, unlabelled) == asked
-    with pytest.raises(ValueError, match="wider than 0"):
-        labels_to_ask(labels, width, 0, unlabelled)
