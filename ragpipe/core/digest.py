@@ -58,55 +58,6 @@ def name_digest(*parts: str) -> bytes:
     return digest.digest()
 
 
-class DigestTable:
-    """Values of `size` bytes by digest. An entry cannot be removed.
-
-    The entries whose digests begin alike stand one after the other in one array of bytes, which is searched.
-    """
-
-    def __init__(self, size: int = 0):
-        self._size, self._width = size, DIGEST_BYTES + size
-        self._buckets = [bytearray() for _ in range(1 << 12)]
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __contains__(self, digest: bytes) -> bool:
-        return self.get(digest) is not None
-
-    def get(self, digest: bytes) -> bytes | None:
-        """The value of a digest; None where there is none."""
-        bucket, at = self._find(digest)
-        return None if at < 0 else bytes(bucket[at + DIGEST_BYTES : at + self._width])
-
-    def setdefault(self, digest: bytes, value: bytes = b"") -> bytes | None:
-        """The value of a digest that is there already; None for a new one, which has this value now."""
-        known = self.get(digest)
-        if known is None:
-            self[digest] = value
-        return known
-
-    def __setitem__(self, digest: bytes, value: bytes) -> None:
-        if len(digest) != DIGEST_BYTES or len(value) != self._size:
-            expected = f"where {DIGEST_BYTES} and {self._size} are expected"
-            raise ValueError(f"{len(digest)} and {len(value)} bytes, {expected}")
-        bucket, at = self._find(digest)
-        if at < 0:
-            bucket += digest + value
-            self._count += 1
-        else:
-            bucket[at + DIGEST_BYTES : at + self._width] = value
-
-    def _find(self, digest: bytes) -> tuple[bytearray, int]:
-        """The array of a digest, and where its entry begins; -1 where there is none."""
-        bucket = self._buckets[(digest[0] << 4) | (digest[1] >> 4)]
-        at = bucket.find(digest)
-        while at > 0 and at % self._width:  # the bytes stand across two entries
-            at = bucket.find(digest, at + 1)
-        return bucket, at
-
-
 MISSING_KEY = object()
 """The value of a key that a mapping does not have."""
 _CHARS = 60

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragpipe.core.digest import DIGEST_BYTES, DigestTable, canonical_json, name_digest, sha256, sha256_file
+from ragpipe.core.digest import DIGEST_BYTES, canonical_json, name_digest, sha256, sha256_file
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import Output, Sample
 from ragpipe.data import csv_rows, file_formats, native_form
@@ -375,45 +375,38 @@ def _keyed(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[tuple[
             yield canonical_json(key), (file, position, record)
 
 
-_PLACE = 8
-_NUMBER_BITS, _NUMBER_DIGITS = 40, 12
-
-
 class SeenCases:
     """The cases and samples so far: digests of their names and contents, and where they stand."""
 
     def __init__(self, faults: Faults):
         self._faults = faults
-        self._places = _Places()
-        self._cases = DigestTable(_PLACE)
-        self._samples = DigestTable(DIGEST_BYTES + _PLACE)
+        self._cases: dict[bytes, str] = {}
+        self._samples: dict[bytes, tuple[bytes, str]] = {}
         self._last: Sample | None = None
 
     def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
         """False (and a fault) for a second case of the same name, or a sample id with another content."""
-        place = self._places.packed(where)
-        first = self._cases.setdefault(case_digest(sample, output), place)
+        case_name = case_digest(sample, output)
+        first = self._cases.get(case_name)
         if first is not None:  # it may stand in the same place: one record with two outputs of a method
             case, fix = f"id {sample.id!r}", "give each question its own id"
             if output:
                 case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
-                content = self._samples.setdefault(name_digest(sample.id), content_digest(sample) + place)
-                is_same = content is None or content[:DIGEST_BYTES] == content_digest(sample)
+                is_same = self._samples[name_digest(sample.id)][0] == content_digest(sample)
                 repeat = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
                 fix = repeat if is_same else f"{fix}: these two ask different things"
-            stands = f"once; it stands at {self._places.text(first)}"
-            self._faults.add(where, "id", f"{case} a second time", stands, fix + _or_an_id(sample))
+            self._faults.add(where, "id", f"{case} a second time", f"once; it stands at {first}", fix + _or_an_id(sample))
             return False
+        self._cases[case_name] = where
         if sample is self._last:
             return True
         self._last = sample
         content = content_digest(sample)
-        known = self._samples.setdefault(name_digest(sample.id), content + place)
-        if known is not None and known[:DIGEST_BYTES] != content:
+        known, place = self._samples.setdefault(name_digest(sample.id), (content, where))
+        if known != content:
             fix = "give the sample another id, or the same question, references and labels everywhere"
-            stands = f"the one of {self._places.text(known[DIGEST_BYTES:])}"
             what = f"id {sample.id!r} with another sample content"
-            self._faults.add(where, "id", what, stands, fix + _or_an_id(sample))
+            self._faults.add(where, "id", what, f"the one of {place}", fix + _or_an_id(sample))
             return False
         return True
 
@@ -439,26 +432,6 @@ def is_hashed(sample: Sample) -> bool:
 
 def _or_an_id(sample: Sample) -> str:
     return "; or give the records an id: without one it is the hash of what they ask" if is_hashed(sample) else ""
-
-
-class _Places:
-    """Places of records (`data.jsonl:12`, `data.parquet row 12`) in 8 bytes each: what stands before the number is kept once."""
-
-    def __init__(self) -> None:
-        self._beginnings: dict[str, int] = {}
-
-    def packed(self, where: str) -> bytes:
-        beginning = where.rstrip("0123456789")
-        number = where[len(beginning) :]
-        if not number or len(number) > _NUMBER_DIGITS or number.startswith("0"):
-            beginning, number = where, "0"
-        known = self._beginnings.setdefault(beginning, len(self._beginnings))
-        return (known << _NUMBER_BITS | int(number)).to_bytes(_PLACE, "big")
-
-    def text(self, packed: bytes) -> str:
-        value = int.from_bytes(packed, "big")
-        number = value & ((1 << _NUMBER_BITS) - 1)
-        return list(self._beginnings)[value >> _NUMBER_BITS] + (str(number) if number else "")
 
 
 _EPOCH_UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))

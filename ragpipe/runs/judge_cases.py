@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ragpipe.core.digest import DIGEST_BYTES, DigestTable, name_digest, sha256
+from ragpipe.core.digest import DIGEST_BYTES, name_digest, sha256
 from ragpipe.core.errors import Interrupted, RagpipeError
 from ragpipe.core.sample import Case, CaseKey
 from ragpipe.judge.session import JudgeSession
@@ -384,7 +384,6 @@ JOURNAL_FORM = {
     "result": dict,
 }
 """The fields of every line of the journal: see `journal_entry`."""
-_MARK = DIGEST_BYTES + 2
 
 
 class CaseMark(NamedTuple):
@@ -409,25 +408,20 @@ def case_mark(entry: Mapping[str, Any]) -> CaseMark:
 
 
 class CaseMarks:
-    """The marks of many cases, in some 40 bytes each."""
+    """The marks of many cases, by the digests of their names."""
 
     def __init__(self) -> None:
-        self._marks = DigestTable(_MARK)
+        self._marks: dict[bytes, CaseMark] = {}
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def get(self, case: CaseKey) -> CaseMark | None:
         """The mark of a case; None where it has none."""
-        packed = self._marks.get(name_digest(*map(str, case))) if self._marks else None
-        return (
-            None
-            if packed is None
-            else CaseMark(packed[:DIGEST_BYTES], bool(packed[DIGEST_BYTES]), bool(packed[DIGEST_BYTES + 1]))
-        )
+        return self._marks.get(name_digest(*map(str, case))) if self._marks else None
 
     def __setitem__(self, case: CaseKey, mark: CaseMark) -> None:
-        self._marks[name_digest(*map(str, case))] = mark.result + bytes([mark.transient, mark.failed])
+        self._marks[name_digest(*map(str, case))] = mark
 
 
 def case_of(entry: Mapping[str, Any], iteration: int) -> CaseKey:

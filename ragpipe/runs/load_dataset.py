@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ragpipe.core.digest import DigestTable, name_digest
+from ragpipe.core.digest import name_digest
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import Corpus, Output, Sample, distinct_references
 from ragpipe.store.files import atomic_open
@@ -86,7 +86,7 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
 
     Raises DataError when a record has no output.
     """
-    known = DigestTable(_PLACE.size)  # a sample's row, and its bytes
+    known: dict[bytes, bytes] = {}  # a sample's row, and its bytes
     methods: dict[str, None] = {}
     with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
         for record in records:
@@ -107,10 +107,11 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
 
 def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
     """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
-    seen = DigestTable()
+    seen: set[bytes] = set()
     with _open(samples, SAMPLES) as table:
         for record in records:
-            if seen.setdefault(name_digest(record.sample.id)) is None:
+            if (name := name_digest(record.sample.id)) not in seen:
+                seen.add(name)
                 row = sample_row(record.sample)
                 table.add(row, text_bytes(row))
     return table.count

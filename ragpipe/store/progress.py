@@ -21,7 +21,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAda
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
-from ragpipe.core.digest import DigestTable, name_digest, sha256
+from ragpipe.core.digest import name_digest, sha256
 from ragpipe.core.errors import OutputError
 from ragpipe.core.sample import CaseKey
 from ragpipe.store.files import atomic_write, is_disk_full, json_bytes, open_regular
@@ -70,7 +70,7 @@ class ProgressView:
         self.path, self.name, self.iteration, self.total = Path(path), name, iteration, total
         self.notices: list[str] = []
         self._entries: deque[FinishedCase] = deque(maxlen=SHOWN)
-        self._known = DigestTable()
+        self._known: set[bytes] = set()
         self._updated = iso_time()
         self._state: ProgressState | None = None
         self._next = 0.0
@@ -87,8 +87,10 @@ class ProgressView:
             return
         with self._lock:
             for finished in cases:
-                if self._known.setdefault(name_digest(*map(str, finished.case))) is not None:
+                name = name_digest(*map(str, finished.case))
+                if name in self._known:
                     self._entries = deque((entry for entry in self._entries if entry.case != finished.case), SHOWN)
+                self._known.add(name)
                 self._entries.append(finished)
             self._updated = self._entries[-1].completed_at.replace("+00:00", "Z")
             self._stale = True
