@@ -4,8 +4,6 @@ Beside the functions of JMESPath they have these. Each gives null for null.
 
 | function | value |
 |---|---|
-| `parse_json(text)` | the JSON value in a text |
-| `parse_python(text)` | the list or object in a text as Python prints it, or numpy an array |
 | `parse(value)` | of a text the JSON, Python or numpy value in it, null for a blank one; any other value as it is |
 | `json_or_text(value)` | of a text that is a JSON object or list that value; any other value as it is |
 | `split(text, separator)` | the pieces between the separators |
@@ -76,17 +74,6 @@ def _takes(first: str = "", *others: str) -> Callable[[F], F]:
 class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
     """JMESPath's own functions and those of the table above."""
 
-    @_takes("string")
-    def _func_parse_json(self, text: str) -> Any:
-        try:
-            return strict_json.strict_loads(text)
-        except strict_json.InvalidJson as error:
-            raise BadExpression(f"parse_json: {error}") from None
-
-    @_takes("string")
-    def _func_parse_python(self, text: str) -> Any:
-        return python_literal(text)
-
     @_takes()
     def _func_to_string(self, value: Any) -> str:
         """JMESPath's own makes the text `null` of null: an id that is missing would be one."""
@@ -96,12 +83,7 @@ class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
     def _func_parse(self, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        if not value.strip():
-            return None
-        try:
-            return strict_json.strict_loads(value)
-        except strict_json.InvalidJson:
-            return python_literal(value)
+        return parsed(value) if value.strip() else None
 
     @_takes()
     def _func_json_or_text(self, value: Any) -> Any:
@@ -211,14 +193,6 @@ def time_ms(text: str) -> float:
         raise BadExpression(f"time_ms: {' '.join(str(error).split())[:100]}") from None
     whole = time if time.tzinfo else time.replace(tzinfo=UTC)
     return round(whole.timestamp() * 1_000_000) / 1000
-
-
-def python_literal(text: str) -> Any:
-    """The value of a list or an object as Python prints it: `printed_value`. Raises BadExpression."""
-    try:
-        return printed_value(text)
-    except NotPrinted as error:
-        raise BadExpression(f"parse_python: {error}", error.fix) from None
 
 
 def json_or_text(value: Any) -> Any:
@@ -363,21 +337,18 @@ _SCALARS = re.compile(r"(str|float|int|uint|bool)_?\d*")
 _RECORDS = frozenset({"Document"})
 
 
-class NotPrinted(ValueError):
-    """The text is no value that Python or numpy prints, or several could have been printed so. `fix` is what to do."""
+class NotPrinted(BadExpression):
+    """The text is no value that Python or numpy prints, or several could have been printed so."""
 
-    def __init__(self, text: str, fix: str = CURE):
-        super().__init__(text)
-        self.fix = fix
+    def __init__(self, text: str):
+        super().__init__(text, CURE)
 
 
 def parsed(text: str) -> Any:
     """The JSON value in a text, or the printed one. Raises NotPrinted."""
     try:
         return strict_json.strict_loads(text)
-    except strict_json.InvalidJson as error:
-        if not looks_printed(text):
-            raise NotPrinted(str(error)) from None
+    except strict_json.InvalidJson:
         return printed_value(text)
 
 
@@ -409,7 +380,7 @@ def printed_value(text: str) -> Any:
             warnings.simplefilter("ignore")  # an invalid escape such as \d in a text
             tree = ast.parse(_with_commas(text.strip()), mode="eval")
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        if isinstance(error, NotPrinted):
+        if isinstance(error, BadExpression):
             raise
         reason = " ".join(str(error).split())[:60] or type(error).__name__
         raise NotPrinted(f"neither JSON nor a Python literal: {text.strip()[:40]!r} ({reason})") from None

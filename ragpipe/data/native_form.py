@@ -49,8 +49,8 @@ _TEXT_FOR = {
     "int_type": _TO_NUMBER,
     "recorded": _TO_NUMBER,
     "bool_type": "map: {'true': true, 'false': false}",
-    "list_type": "parse_json(...)",
-    "dict_type": "parse_json(...)",
+    "list_type": "parse(...)",
+    "dict_type": "parse(...)",
 }
 """What makes the value of a pydantic error out of a text, by the type of the error."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.core import strict_json
-from ragpipe.data.expressions import BadExpression, json_or_text, python_literal
+from ragpipe.data.expressions import BadExpression, json_or_text, parsed
 from ragpipe.extras.traces.span import (
     EVALUATOR,
     LLM,
@@ -420,8 +420,7 @@ def _cell(name: str, value: Any) -> Any:
 def _structure(value: Any) -> Any:
     if not isinstance(value, str) or not value.strip():
         return value
-    parsed = json_or_text(value)
-    return python_literal(value) if isinstance(parsed, str) else parsed
+    return parsed(value)
 
 
 def _trulens(row: Mapping[str, Any]) -> Span:

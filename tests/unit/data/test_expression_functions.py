@@ -9,18 +9,17 @@ from ragpipe.data.expressions import BadExpression, Expression
 
 
 @pytest.mark.parametrize(("path", "record", "value"), [
-    ("parse_python(x)", {"x": "['it\\'s', \"a 'b'\", None, True, -1.5, (1, 2), {'k': [], 3: 4}]"},
+    ("parse(x)", {"x": "['it\\'s', \"a 'b'\", None, True, -1.5, (1, 2), {'k': [], 3: 4}]"},
      ["it's", "a 'b'", None, True, -1.5, [1, 2], {"k": [], "3": 4}]),
     ("to_string(x)", {"x": 7}, "7"),
     ("to_string(x)", {"x": "a"}, "a"),
     ("to_string(x)", {"x": None}, None),
     ("to_string(x)", {}, None),
-    ("parse_python(x)", {}, None),
+    ("parse(x)", {}, None),
     ("parse(x)", {"x": '["a", null]'}, ["a", None]),
     ("parse(x)", {"x": "['a', None]"}, ["a", None]),
     ("parse(x)", {"x": " "}, None),
     ("parse(x)", {"x": ["as it is"]}, ["as it is"]),
-    ("parse(x)", {}, None),
     ("json_or_text(x)", {"x": ' {"a": 1}'}, {"a": 1}),
     ("json_or_text(x)", {"x": "[1] says so"}, "[1] says so"),
     ("json_or_text(x)", {"x": "7"}, "7"),
@@ -60,11 +59,11 @@ def test_a_function_gives(path: str, record: dict[str, Any], value: Any) -> None
 
 
 @pytest.mark.parametrize(("path", "text", "says"), [
-    ("parse_python(x)", "__import__('os').system('true')", "has no JSON form"),
-    ("parse_python(x)", "[1e999]", "float has no JSON form"),
-    ("parse_python(x)", "['\\ud800']", "a lone surrogate"),
-    ("parse_python(x)", "[" + "1," * 150_000 + "]", "outside of texts"),
-    ("parse_python(x)", "[" * 5000, "neither JSON nor a Python literal"),
+    ("parse(x)", "__import__('os').system('true')", "has no JSON form"),
+    ("parse(x)", "[1e999]", "float has no JSON form"),
+    ("parse(x)", "['\\ud800']", "a lone surrogate"),
+    ("parse(x)", "[" + "1," * 150_000 + "]", "outside of texts"),
+    ("parse(x)", "[" * 5000, "neither JSON nor a Python literal"),
     ("parse(x)", "plain words", "neither JSON nor a Python literal"),
     ("number(x)", "1,5", "is no number"),
     ("number(x)", "inf", "is no number"),
@@ -78,4 +77,4 @@ def test_what_does_not_fit_is_refused(path: str, text: str, says: str) -> None:
 
 def test_long_texts_are_no_long_literal() -> None:
     texts = ["it's, " * 100_000, 'so "said", ' * 50_000]
-    assert Expression("parse_python(x)")({"x": repr(texts)}) == texts
+    assert Expression("parse(x)")({"x": repr(texts)}) == texts

@@ -154,12 +154,12 @@ def test_constants_objects_lists_and_maps_of_elements(read_file: Read) -> None:
 
 def test_json_inside_a_csv_cell_and_numbers_from_text(read_file: Read) -> None:
     text = 'id,q,found,score\n1,a,"[{""t"": ""one""}]",3.5\n'
-    fields = {**BASE, "chunks": "parse_json(found)[].{text: t}", "gains": {"fields": {"d": "to_number(score)"}}}
+    fields = {**BASE, "chunks": "parse(found)[].{text: t}", "gains": {"fields": {"d": "to_number(score)"}}}
     (found,) = read_file({"d.csv": text}, fields=fields)
     assert found.output.chunks[0].text == "one"
     assert found.sample.gains == {"d": 3.5}
-    with pytest.raises(DataError, match=r"parse_json: .*"):
-        read_file({"d.csv": "id,q,found\n1,a,[\n"}, fields={**BASE, "contexts": "parse_json(found)"})
+    with pytest.raises(DataError, match=r"neither JSON nor a Python literal"):
+        read_file({"d.csv": "id,q,found\n1,a,[\n"}, fields={**BASE, "contexts": "parse(found)"})
 
 
 def test_a_text_is_split_inside_an_expression(read_file: Read) -> None:
@@ -233,11 +233,11 @@ def test_a_name_with_signs_is_told_with_its_quotes(text: str, fix: str) -> None:
 
 
 def test_a_name_in_single_quotes_is_told_with_the_right_ones() -> None:
-    fields = {"question": "q", "answer": "parse_json('KB Snips')"}
+    fields = {"question": "q", "answer": "number('KB Snips')"}
     settings = DatasetSettings.model_validate({"path": "a.csv", "fields": fields})
     record = {"q": "Who?", "KB Snips": '"Ada."'}
     (_, _, (problem,)) = next(RecordMapping(settings, {}).cases(record, "a.csv", 1, 1))
-    assert problem.fix.endswith('parse_json("KB Snips")')
+    assert problem.fix.endswith('number("KB Snips")')
 
 
 @pytest.mark.parametrize(("settings", "key", "says"), [

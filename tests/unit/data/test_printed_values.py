@@ -86,7 +86,6 @@ THREE = ["Bob sold it.", "Ada wrote it.", "It rained."]
 @pytest.mark.parametrize(("columns", "settings"), [
     (("question", "answer", "contexts"), {}),
     (("q", "a", "c"), {"fields": {"question": "q", "answer": "a", "contexts": "parse(c)"}}),
-    (("q", "a", "c"), {"fields": {"question": "q", "answer": "a", "contexts": "parse_python(c)"}}),
     (("user_input", "response", "retrieved_contexts"), "ragas"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("cell", "passages"), [
