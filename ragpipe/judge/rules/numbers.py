@@ -16,7 +16,12 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from ragpipe.core.yaml_files import FastLoader
 
 _PIECE = re.compile(r"(?P<number>\d+(?:[.,]\d+)*)|(?P<word>[^\W\d_]+)|(?P<sign>[%$€£°])")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?\Z")
@@ -137,39 +142,11 @@ def _unit(pieces: list[_Piece], first: int, after: int, text: str) -> tuple[str 
     return None, 0
 
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# The last two lines are words of answers about passages ("the passage states ..."), which no passage needs to contain.
-STOP_WORDS = _set(
-    """a about above after again against all also although am an and any are as at be because been before being below
-    between both but by can could did do does doing down during each either else etc even ever every few for from
-    further get had has have having he her here hers him his how however i if in into is it its itself just let like
-    many may me might more most much must my of off often on once only or other our out over own per rather same
-    she should since so some such than that the their them then there therefore these they this those through thus to
-    too under until up upon us use used using very via was we well were what when where whether which while who whom
-    whose why will with within would yes you your st nd rd th s t re ve ll d m
-    according additionally answer based given following include includes including mention mentioned mentions passage
-    passages provided source sources state stated states example overall specifically"""
-)
-NEGATIONS = _set(
-    """not no never none nobody nothing neither nor cannot without unable isn't aren't wasn't weren't don't doesn't
-    didn't can't couldn't won't wouldn't shouldn't hasn't haven't hadn't mustn't"""
-)
-# Read in texts that are not English: some are English words of another meaning.
-OTHER_NEGATIONS = _set(
-    """nicht kein keine keinen keinem keiner keines nie niemals ohne weder nichts pas jamais aucun aucune sans ningún ninguna ninguno
-    sin nunca jamás tampoco non nessun nessuna nessuno senza mai né não nenhum nenhuma sem niet geen nooit zonder żaden żadna bez
-    nigdy nie değil yok hiçbir не нет без никогда нельзя لا لم لن ليس ليست غير بدون नहीं न मत बिना"""
+_WORDS: dict[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"), Loader=FastLoader)
+STOP_WORDS, NEGATIONS, OTHER_NEGATIONS, EXCEPT, INCLUDING = (
+    frozenset(_WORDS[name].split()) for name in ("stop_words", "negations", "other_negations", "except", "including")
 )
 NEGATED_SIGNS = "不没沒無无未非"
-EXCEPT = _set(
-    "except excluding excluded außer ausgenommen ausschließlich sauf hormis excepto salvo exceto eccetto tranne behalve uitgezonderd"
-)
-INCLUDING = _set(
-    "including included einschließlich inklusive inbegriffen compris incluant incluido incluidos inclusive incluso inclusi inclusief"
-)
 
 MONTHS = (
     "", *["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"],
@@ -190,7 +167,7 @@ TENS = _numbered("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10
 SCALE = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 SHORT_SCALE = {"k": 10**3, "m": 10**6, "mn": 10**6, "bn": 10**9, "b": 10**9}
 
-_UNITS = {
+UNITS = {
     "minute": "minute minutes min mins",
     "hour": "hour hours hr hrs h",
     "second": "second seconds sec secs",
@@ -220,25 +197,14 @@ _UNITS = {
     "teaspoon": "tsp teaspoon teaspoons",
     "tablespoon": "tbsp tablespoon tablespoons",
 }
-UNITS = {form: unit for unit, forms in _UNITS.items() for form in forms.split()}
+UNITS = {form: unit for unit, forms in _WORDS["units"].items() for form in forms.split()}
 
 
 _SPACES = " \u00a0\u2009\u202f"
 _GROUPED_NOTATION = re.compile(
     rf"(?<![\d.,])(?:\d{{1,3}}(?:[{_SPACES}]\d{{3}})+|\d{{1,3}}(?:['’.,٬]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})*,\d{{3}}|\d{{1,4}}(?:,\d{{4}})+)(?:[.,٫]\d{{1,3}})?(?![\d])"
 )
-_SCALES = {
-    3: "k thousand tausend tsd mille mil mila duizend tysiąc tysiące tysięcy bin тыс тысяч тысячи тысяча ألف آلاف हज़ार हजार 千 천",
-    4: "万 萬 만",
-    5: "lakh lakhs lac lacs लाख",
-    6: "million millions mio millionen millón millones milione milioni milhão milhões miljoen milion miliony milionów milyon mln млн "
-    "миллион миллиона миллионов مليون ملايين mn m 百万",
-    7: "crore crores करोड़ करोड",
-    8: "亿 億 억",
-    9: "billion billions mrd milliarde milliarden milliard milliards miliardo miliardi bilhão bilhões miljard miliard milyar bn млрд "
-    "миллиард миллиарда миллиардов مليار",
-}
-_POWER = {word: power for power, words in _SCALES.items() for word in words.split()}
+_POWER = {word: power for power, words in _WORDS["scales"].items() for word in words.split()}
 _SCALED = re.compile(
     rf"(?<!\d)(\d{{1,30}}(?:[.,'’{_SPACES}]\d{{1,3}}){{0,8}}(?:[.,]\d{{4,12}})?)[ \u00a0-]?({'|'.join(sorted(map(re.escape, _POWER), key=len, reverse=True))})(?![a-zA-Zà-ÿ])",
     re.I,
@@ -264,21 +230,7 @@ _HAN |= dict(zip("壱弐参", (1, 2, 3), strict=True))
 _ROMAN_SIGNS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _HAN_UNITS = {"十": 10, "百": 100, "千": 1000}
 _HAN_BIG = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
-_MONTHS = (
-    "january januar jänner janvier enero gennaio janeiro januari stycznia ocak января январь يناير जनवरी jan",
-    "february februar février febrero febbraio fevereiro februari lutego şubat февраля февраль فبراير फरवरी feb",
-    "march märz mars marzo março maart marca mart марта март مارس मार्च mar mrz",
-    "april avril abril aprile kwietnia nisan апреля апрель أبريل अप्रैल apr",
-    "may mai mayo maggio maio mei maja mayıs мая май مايو मई",
-    "june juni juin junio giugno junho czerwca haziran июня июнь يونيو जून jun",
-    "july juli juillet julio luglio julho lipca temmuz июля июль يوليو जुलाई jul",
-    "august août agosto augustus sierpnia ağustos августа август أغسطس अगस्त aug",
-    "september septembre septiembre settembre setembro września eylül сентября сентябрь سبتمبر सितंबर sep sept",
-    "october oktober octobre octubre ottobre outubro października ekim октября октябрь أكتوبر अक्टूबर oct okt",
-    "november novembre noviembre novembro listopada kasım ноября ноябрь نوفمبر नवंबर nov",
-    "december dezember décembre diciembre dicembre dezembro grudnia aralık декабря декабрь ديسمبر दिसंबर dec dez",
-)
-_MONTH = {name: place for place, names in enumerate(_MONTHS, 1) for name in names.split()}
+_MONTH = {name: place for place, names in enumerate(_WORDS["months"], 1) for name in names.split()}
 _MONTH_NAMES = "|".join(sorted(_MONTH, key=len, reverse=True))
 _DATE = re.compile(
     rf"(?<![\d.])(?P<day>\d{{1,2}})(?:\.|st|nd|rd|th|er|º|°)?(?:\s+(?:de|of))?\s+(?P<month>{_MONTH_NAMES})\b\.?(?:,?\s+(?:de\s+|del\s+)?(?P<year>\d{{4}}))?"
@@ -287,36 +239,8 @@ _DATE = re.compile(
     r"|(?:(?P<year3>\d{4})[年년]\s?)?(?P<month3>\d{1,2})[月월]\s?(?P<day3>\d{1,2})[日号號일]",
     re.I,
 )  # fmt: skip
-_WORDS = {  # small numbers, from one on
-    "de": "ein|eins|eine|einen zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-    "fr": "un|une deux trois quatre cinq six sept huit neuf dix onze douze",
-    "es": "uno|una dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    "it": "uno|una due tre quattro cinque sei sette otto nove dieci undici dodici",
-    "pt": "um|uma dois|duas três quatro cinco seis sete oito nove dez onze doze",
-    "nl": "een|één twee drie vier vijf zes zeven acht negen tien elf twaalf",
-    "pl": "jeden|jedna dwa|dwie trzy cztery pięć sześć siedem osiem dziewięć dziesięć jedenaście dwanaście",
-    "tr": "bir iki üç dört beş altı yedi sekiz dokuz on",
-    "ru": "один|одна два|две три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
-    "ar": "واحد|واحدة اثنان|اثنين|سنتان ثلاثة|ثلاث أربعة|أربع خمسة|خمس ستة|ست سبعة|سبع ثمانية|ثماني تسعة|تسع عشرة|عشر",
-    "hi": "एक दो तीन चार पाँच|पांच छह|छः सात आठ नौ दस",
-    "ko": "한|하나 두|둘 세|셋 네|넷 다섯 여섯 일곱 여덟 아홉 열",
-}
-_LARGER = {  # 13 to 19, then 20, 30 ... 100
-    "de": "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn zwanzig dreißig|dreissig vierzig fünfzig sechzig siebzig achtzig neunzig hundert|einhundert",
-    "fr": "treize quatorze quinze seize dix-sept dix-huit dix-neuf vingt trente quarante cinquante soixante soixante-dix|septante quatre-vingts|quatre-vingt quatre-vingt-dix|nonante cent",
-    "es": "trece catorce quince dieciséis diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa cien|ciento",
-    "it": "tredici quattordici quindici sedici diciassette diciotto diciannove venti trenta quaranta cinquanta sessanta settanta ottanta novanta cento",
-    "pt": "treze catorze|quatorze quinze dezesseis|dezasseis dezessete|dezassete dezoito dezenove|dezanove vinte trinta quarenta cinquenta sessenta setenta oitenta noventa cem|cento",
-    "nl": "dertien veertien vijftien zestien zeventien achttien negentien twintig dertig veertig vijftig zestig zeventig tachtig negentig honderd",
-    "pl": "trzynaście czternaście piętnaście szesnaście siedemnaście osiemnaście dziewiętnaście dwadzieścia trzydzieści czterdzieści pięćdziesiąt sześćdziesiąt "
-    "siedemdziesiąt osiemdziesiąt dziewięćdziesiąt sto",
-    "tr": "on-üç on-dört on-beş on-altı on-yedi on-sekiz on-dokuz yirmi otuz kırk elli altmış yetmiş seksen doksan yüz",
-    "ru": "тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать тридцать сорок пятьдесят шестьдесят семьдесят восемьдесят девяносто сто",
-    "ar": "ثلاثة-عشر أربعة-عشر خمسة-عشر ستة-عشر سبعة-عشر ثمانية-عشر تسعة-عشر عشرون|عشرين ثلاثون|ثلاثين أربعون|أربعين خمسون|خمسين ستون|ستين سبعون|سبعين ثمانون|ثمانين تسعون|تسعين مئة|مائة",
-    "hi": "तेरह चौदह पंद्रह सोलह सत्रह अठारह उन्नीस बीस तीस चालीस पचास साठ सत्तर अस्सी नब्बे सौ",
-}
-_SMALL = {name: str(place) for words in _WORDS.values() for place, names in enumerate(words.split(), 1) for name in names.split("|")}  # fmt: skip
-_SMALL |= {name: str(value) for words in _LARGER.values() for value, names in zip((*range(13, 20), *range(20, 101, 10)), words.split(), strict=True) for name in names.split("|")}  # fmt: skip
+_SMALL = {name: str(place) for words in _WORDS["small"].values() for place, names in enumerate(words.split(), 1) for name in names.split("|")}  # fmt: skip
+_SMALL |= {name: str(value) for words in _WORDS["larger"].values() for value, names in zip((*range(13, 20), *range(20, 101, 10)), words.split(), strict=True) for name in names.split("|")}  # fmt: skip
 _TENS = "|".join(sorted((name for name, value in _SMALL.items() if int(value) >= 20), key=len, reverse=True))
 _UNIT = "|".join(sorted((name for name, value in _SMALL.items() if int(value) < 20), key=len, reverse=True))
 _WORD = re.compile(r"quatre-vingt-dix|quatre-vingts?|soixante-dix|dix-(?:sept|huit|neuf)|[^\W\d_]+(?:[\u0900-\u097f]+)?", re.I)
@@ -328,25 +252,14 @@ _MIXED = re.compile(r"(?<![\d.,])(?:\d[\d.,]{0,30}[亿億억万萬만千천]\s?)
 _BARE_POINT = re.compile(r"(?<![\d.,])[.,]\d+")
 _PERCENT = re.compile(r"(?<!\d)(\d{1,30}(?:[.,]\d{1,30})?)[ \u00a0\u202f]?[%％٪]")
 _ROMAN = re.compile(r"\b(?=[IVX]{2}|M{1,3}[CDXLIV]{2})M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
-_MEASURES = {  # what is the same in a smaller unit
-    "g": {"mg": "0.001", "g": "1", "gram": "1", "grams": "1", "kg": "1000", "kilogram": "1000", "kilograms": "1000"},
-    "m": {"mm": "0.001", "cm": "0.01", "m": "1", "metres": "1", "meters": "1", "km": "1000", "kilometres": "1000", "kilometers": "1000"},
-    "l": {"ml": "0.001", "cl": "0.01", "l": "1", "liters": "1", "litres": "1"},
-    "s": {"seconds": "1", "min": "60", "minutes": "60", "h": "3600", "hour": "3600", "hours": "3600", "days": "86400", "week": "604800", "weeks": "604800"},
-}  # fmt: skip
-_MEASURE = {unit: (base, Decimal(factor)) for base, units in _MEASURES.items() for unit, factor in units.items()}
+_MEASURE = {unit: (base, Decimal(factor)) for base, units in _WORDS["measures"].items() for unit, factor in units.items()}
 _MEASURED = re.compile(
     rf"(?<!\d)(?<!\d[.,])(\d{{1,30}}(?:[.,]\d{{1,12}}){{0,8}})[ \u00a0-]?({'|'.join(sorted(_MEASURE, key=len, reverse=True))})\b"
 )
-_SHARES = {
-    "0.5": "half hälfte moitié mitad metà metade helft połowa połowę yarısı половина половину نصف आधा आधे 一半 半分 절반",
-    "0.75": "three-quarters dreiviertel trois-quarts",
-    "12": "dozen dutzend douzaine docena dozzina dúzia dozijn tuzin düzine дюжина",
-}
-_SHARE = {word: value for value, words in _SHARES.items() for word in words.split()}
+_SHARE = {word: value for value, words in _WORDS["shares"].items() for word in words.split()}
 _SHARE_WORD = re.compile(rf"(?<!\w)three quarters|(?<![a-z])(?:{'|'.join(_SHARE)})", re.I)
 _HALF_PAST = re.compile(
-    rf"\b(?:half past|halb|half) ({'|'.join([*SMALL, *_WORDS['de'].replace('|', ' ').split(), *_WORDS['nl'].replace('|', ' ').split()])}|\d{{1,2}})\b",
+    rf"\b(?:half past|halb|half) ({'|'.join([*SMALL, *_WORDS['small']['de'].replace('|', ' ').split(), *_WORDS['small']['nl'].replace('|', ' ').split()])}|\d{{1,2}})\b",
     re.I,
 )
 _ENGLISH = re.compile(
