@@ -269,7 +269,7 @@ def content() -> dict[str, Any]:
         "state": "not_enough_labels", "labels_needed": 240, "reason": None, "unjudged": 0, "statistics": {"kappa": kappa},
         "confusion": {"classes": ["failed", "passed"], "counts": [[20, 2], [2, 36]]}, "prevalence": None,
         "judged_prevalence": None, "ceiling": None, "slices": [], "length_baseline": None,
-        "by_method": False, "corrected": None,
+        "by_method": False,
         "labels": [{
             "sample_id": "q1", "method": "rag", "repeat": 1, "answer_sha256": "c" * 64, "label": 1.0, "annotators": 1,
             "part": "random", "stratum": "all", "probability": 0.6, "passed": True, "judge_passed": None,
