@@ -43,12 +43,12 @@ _SECRET_NAME = re.compile(
     r"|access[_\-]?token|authorization|credentials?)$"
 )
 _SECRET_ENDINGS = (
-    *("key", "token", "secret", "password", "passwd", "passphrase", "pwd"),
-    *("credential", "credentials", "dsn", "auth"),
-)
-_SECRET_WORDS = frozenset(
-    (*_SECRET_ENDINGS, "keys", "tokens", "secrets", "passwords", "pass", "cred", "creds", "authorization", "bearer")
-) | {"cookie", "connstr", "private", "pat", "jwt", "sas"}
+    "key", "token", "secret", "password", "passwd", "passphrase", "pwd", "credential", "credentials", "dsn", "auth",
+)  # fmt: skip
+_SECRET_WORDS = {
+    *_SECRET_ENDINGS, "keys", "tokens", "secrets", "passwords", "pass", "cred", "creds", "authorization", "bearer",
+    "cookie", "connstr", "private", "pat", "jwt", "sas",
+}  # fmt: skip
 _LOCATION_WORDS = frozenset({"file", "path", "dir", "name", "env"})  # OPENAI_KEY_FILE holds where a key is, not the key
 _COUNT_WORDS = frozenset({"max", "min", "n", "num", "total", "limit", "budget"})  # MAX_TOKENS
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})  # the working directory
@@ -72,12 +72,9 @@ def is_secret_name(name: str) -> bool:
         return False
     if words[-1] == "tokens" and _COUNT_WORDS & set(words):
         return False
-    return _is_connection_string(words) or any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
-
-
-def _is_connection_string(words: list[str]) -> bool:
-    is_split = {"connection", "conn"} & set(words) and {"string", "str"} & set(words)
-    return bool(is_split) or "connectionstring" in "".join(words)
+    if "connectionstring" in "".join(words) or ({"connection", "conn"} & set(words) and {"string", "str"} & set(words)):
+        return True
+    return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
 
 def secrets_of_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -154,11 +151,7 @@ def pairs(value: str) -> list[tuple[str, str]]:
     parts = [pair.partition(":") for pair in inside[1].split(",")] if inside and inside[1].strip() else []
     if not all(colon for _, colon, _ in parts):
         return []
-    return [(_unquoted(name), _unquoted(item)) for name, _, item in parts]
-
-
-def _unquoted(text: str) -> str:
-    return text.strip().strip("'\"")
+    return [(name.strip().strip("'\""), item.strip().strip("'\"")) for name, _, item in parts]
 
 
 def redact(text: str, known: Mapping[str, str] | None = None) -> str:
@@ -203,15 +196,10 @@ _SHORTEST = 8  # a shorter "key" (EMPTY, none, test) is no secret, and redacting
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}\Z")
 
 
-def has_key_form(value: Any) -> bool:
-    """Whether a value has the form of some provider's keys."""
-    return isinstance(value, str) and looks_secret(value) is not None
-
-
 def looks_like_key(text: str) -> bool:
     """Whether a text looks like an API key, a token, or a URL with a password, rather than a name or a path."""
     text = text.strip()
-    if has_key_form(text):
+    if looks_secret(text):
         return True
     if "://" in text:
         return "@" in text.split("://", 1)[1].split("/", 1)[0]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from ragpipe.core.secrets import HIDDEN, has_key_form, hide_secrets, is_variable_name
+from ragpipe.core.secrets import HIDDEN, hide_secrets, is_variable_name, looks_secret
 from ragpipe.core.settings import NotInIdentity, Settings
 from ragpipe.core.usage import PARTS, Price, Tier
 from ragpipe.judge.capabilities import LOCAL, Capabilities, CapabilitySettings, capabilities, is_pinned, with_provider
@@ -222,7 +222,7 @@ class JudgeSettings(AnyJudge):
         named = {
             name: text
             for name, text in data.items()
-            if name in _NAMES and not any(map(has_key_form, text if isinstance(text, list) else [text]))
+            if name in _NAMES and not any(map(looks_secret, map(str, text if isinstance(text, list) else [text])))
         }
         return {**hide_secrets(data), **named}  # pydantic puts the offending input into its errors
 
