@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from ragpipe.judge.capabilities import LOCAL, capabilities
@@ -24,9 +22,7 @@ from ragpipe.runs.plan import Plan, PromptCounter, SchemaPlace, make_plan
 from ragpipe.runs.plan_notices import check_call_budget, has_embedder, plan_line
 from ragpipe.runs.remaining_calls import remaining_calls
 from ragpipe.runs.settings import RunConfig
-from ragpipe.runs.spec import RunSpec
 from ragpipe.store.call_database import call_database
-from ragpipe.store.run_folder import RunFolder
 
 ROUGH_CASES = 20_000
 """Cases that a rough plan looks at, about: of more, blocks at even distances stand for all."""
@@ -97,24 +93,6 @@ def prompt_counter(judge: object, *, rough: bool = False) -> PromptCounter:
     if place == "request" and (judge.api_base is not None or judge.provider in LOCAL):
         place = "none"  # such servers constrain the decoding by the schema, and do not show it to the model
     return PromptCounter(lru_cache(maxsize=64)(partial(count_tokens, model=judge.model)), place)  # instructions come again
-
-
-def plan_ahead(spec: RunSpec, recorded: Sequence[Path]) -> str:
-    """The line of the plan of a run whose inputs are not frozen yet. Nothing is left behind.
-
-    Args:
-        spec: the run.
-        recorded: judge_inputs of a finished run, whose replies count as stored.
-
-    Raises ConfigError for a plan over `judge.max_calls`.
-    """
-    with TemporaryDirectory() as place:
-        folder = RunFolder(Path(place))
-        spec.source.write(folder, dict(spec.identity))
-        with closing(CaseReader(folder.samples, folder.outputs)) as reader:
-            plan = plan_remaining(spec.config, reader, spec.run_id, rough=True, recorded=recorded)
-    check_call_budget(plan, spec.config)
-    return plan_line(plan, spec.config)
 
 
 @dataclass(frozen=True)
