@@ -148,16 +148,13 @@ def tested(verdict: DifferenceVerdict) -> float | None:
     return verdict.p_adjusted if verdict.paired.can_decide else None
 
 
-def decide_drop(
-    paired: PairedDifference, max_drop: float, *, span: float | None = None, higher_is_better: bool = True
-) -> DropVerdict:
+def decide_drop(paired: PairedDifference, max_drop: float, *, span: float | None = None) -> DropVerdict:
     """Whether a score dropped against its baseline by more than `max_drop`.
 
     Args:
         paired: candidate less baseline; its interval decides.
         max_drop: the drop that is allowed, on the score's scale, 0 or more; else a ValueError.
         span: the width of the score's scale; None for no scale.
-        higher_is_better: the direction of the score.
 
     `passed`: no drop above `max_drop` is in the interval. `failed`: at least 6 questions changed, the interval lies below 0
     and the mean drop is above `max_drop`. Else `inconclusive`. A gate that failed only where the whole interval is beyond
@@ -172,11 +169,11 @@ def decide_drop(
     interval, difference = paired.interval, paired.difference
     if difference is None:
         return DropVerdict("inconclusive", None, reason=paired.reason)
-    drop = -difference if higher_is_better else difference
+    drop = -difference
     p_value = _p_of_drop(paired, drop)
     if interval is None:
         return DropVerdict("inconclusive", drop, p_value=p_value, reason=paired.reason)
-    ends = (-interval.high, -interval.low) if higher_is_better else (interval.low, interval.high)
+    ends = -interval.high, -interval.low
     state: DropState = "inconclusive"
     reason: str | None = "too_wide" if paired.can_decide else "few_changed"
     if ends[1] <= max_drop and (paired.can_decide or _rules_out(paired, max_drop, span, (1 - interval.level) / 2)):

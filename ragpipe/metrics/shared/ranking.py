@@ -1,7 +1,7 @@
 """Rank metrics over arrays: many queries at once, each value independent of the other queries in the block.
 
 All sums run along the ranks by `cumsum`, which adds one after another: a value is bit-equal whatever else is in the
-block and however wide the block is padded. With `order_by_score` first, the values are those of trec_eval.
+block and however wide the block is padded. In trec order (`ranked_list_of`) the values are those of trec_eval.
 """
 
 from __future__ import annotations
@@ -41,27 +41,20 @@ class Ranking:
     ideal: Floats
 
 
-def from_ids(
-    retrieved: Sequence[Sequence[str]], gold: Sequence[Mapping[str, float]], scores: Sequence[Sequence[float]] | None = None
-) -> Ranking:
-    """Judge lists of ids against gains by id (0 and less: not relevant). With `scores` they are first put in trec order.
+def from_ids(retrieved: Sequence[Sequence[str]], gold: Sequence[Mapping[str, float]]) -> Ranking:
+    """Judge lists of ids against gains by id (0 and less: not relevant).
 
     An id that comes twice earns its gain once, at its best rank, and is a hit both times.
     """
     gains = _padded((map(g.get, ids, repeat(0.0)) for ids, g in zip(retrieved, gold, strict=True)), retrieved)
     np.maximum(gains, 0.0, out=gains)
     repeated = _repeated(retrieved, gains)
-    order: NDArray[np.int64] | None = None
-    if scores is not None:
-        order = order_by_score(retrieved, scores)
-        gains = np.take_along_axis(gains, order, axis=1)
     hits = gains > 0
     earned = gains.copy() if repeated else gains
     for row in repeated:
         seen: set[str] = set()
-        places = range(len(retrieved[row])) if order is None else order[row, : len(retrieved[row])].tolist()
-        for rank, place in enumerate(places):
-            if (name := retrieved[row][place]) in seen:
+        for rank, name in enumerate(retrieved[row]):
+            if name in seen:
                 earned[row, rank] = 0.0
             seen.add(name)
     ideal = _padded((g.values() for g in gold), gold)
@@ -85,20 +78,6 @@ def from_rows(rows: Sequence[Sequence[tuple[bool, bool, float, int]]], ideal: Se
     parts = [_padded([[float(item[part]) for item in row] for row in rows], rows) for part in range(4)]
     best = _padded([sorted(gains, reverse=True) for gains in ideal], ideal)
     return Ranking(parts[0] > 0, parts[1] > 0, parts[2], parts[3], np.array([len(g) for g in ideal], dtype=np.int64), best)
-
-
-def order_by_score(ids: Sequence[Sequence[str]], scores: Sequence[Sequence[float]]) -> NDArray[np.int64]:
-    """Places in trec order, (n, width): score descending, ties by id descending. Scores are single precision, as there."""
-    single = _padded(scores, scores, fill=-np.inf).astype(np.float32)
-    order = np.argsort(-single, axis=1, kind="stable")
-    ranked = np.take_along_axis(single, order, axis=1)
-    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-    tied = (ranked[:, 1:] == ranked[:, :-1]) & (np.arange(1, ranked.shape[1]) < lengths[:, None])
-    for row in np.flatnonzero(tied.any(axis=1)).tolist():
-        keys = list(zip(single[row].tolist(), ids[row], range(len(ids[row])), strict=False))
-        keys.sort(key=lambda key: (key[0], key[1], -key[2]), reverse=True)
-        order[row, : len(keys)] = [key[2] for key in keys]
-    return order
 
 
 def rank_values(ranking: Ranking, cuts: Iterable[int]) -> dict[str, Floats]:
@@ -138,16 +117,14 @@ def _at(sums: NDArray[np.generic], k: int) -> Floats:
     return sums[:, min(k, sums.shape[1]) - 1].astype(np.float64)
 
 
-def _padded(
-    rows: Iterable[Iterable[float]], sized: Sequence[Sequence[object] | Mapping[str, float]], fill: float = 0.0
-) -> Floats:
+def _padded(rows: Iterable[Iterable[float]], sized: Sequence[Sequence[object] | Mapping[str, float]]) -> Floats:
     """Rows of unequal lengths (those of `sized`) as one array."""
     lengths = np.fromiter(map(len, sized), dtype=np.int64, count=len(sized))
     flat = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=int(lengths.sum()))
     width = int(lengths.max()) if len(lengths) else 0
     if int(lengths.sum()) == width * len(lengths):
         return flat.reshape(len(lengths), width)
-    table = np.full((len(lengths), width), fill)
+    table = np.zeros((len(lengths), width))
     table[np.arange(width) < lengths[:, None]] = flat
     return table
 
