@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean, labels_to_ask
+from ragpipe.stats.corrected_mean import CorrectedMean, corrected_mean
 from ragpipe.stats.intervals import Interval, estimate_mean
 
 Floats = NDArray[np.float64]
@@ -185,25 +185,6 @@ def of_only_these(labels: int, repetitions: int, seed: int) -> list[float]:
     return shares
 
 
-def stopping(widest: float, repetitions: int, seed: int) -> dict[str, tuple[float, float]]:
-    """For each judge of 0/1 at .75: coverage where labels are asked for until the interval is narrow, and their mean number."""
-    found = {}
-    for number, judge in enumerate(JUDGES):
-        rng = np.random.default_rng([seed, 2, int(1000 * widest), number])
-        held, counts = 0.0, []
-        for _ in range(repetitions):
-            people = populate(rng, "0/1", judge, 0.75, 1)
-            order, count, interval = rng.permutation(CASES), 0, None
-            while more := labels_to_ask(count, interval and interval.high - interval.low, widest, CASES - count):
-                count += more
-                drawn = np.where(order < count, people.labels, math.nan)
-                interval = corrected_mean(people.scores, drawn, low=0, high=1).interval
-            held += holding([interval], 0.75)
-            counts.append(count)
-        found[judge] = held / repetitions, float(np.mean(counts))
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=400)
@@ -232,8 +213,6 @@ def main() -> None:
     for labels in (30, 60, 150):
         shares = of_only_these(labels, args.repetitions, args.seed)
         print(f"only these 300 cases, {labels} labels: {min(shares):.2f} / {np.mean(shares):.2f}")
-    for widest in (0.1, 0.15):
-        print(f"labels until the interval is {widest} wide:", stopping(widest, args.repetitions // 2, args.seed))
     if args.cells:
         with open(args.cells, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([[field.name for field in fields(Cell)], *map(astuple, every)])

@@ -66,16 +66,3 @@ def test_the_mean_of_just_these_cases(labels: int) -> None:
     limit = 0.94 - 0.02
     for covered in benchmark.of_only_these(labels, REPETITIONS, SEED):
         assert covered >= limit - chance(limit, REPETITIONS, 3 * len(benchmark.JUDGES))
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@pytest.mark.parametrize("widest", [0.1, 0.15])
-def test_stopping_at_a_width_keeps_the_coverage(widest: float) -> None:
-    """.95 to .99 in the simulation by which it was chosen; a better judge needs fewer labels."""
-    found = benchmark.stopping(widest, 100, SEED)
-    limit = 0.95 - 0.02
-    for covered, _ in found.values():
-        assert covered >= limit - chance(limit, 100, 2 * len(found))
-    counts = [found[judge][1] for judge in ("guesses", "lenient", "good", "nearly perfect")]
-    assert counts == sorted(counts, reverse=True)
