@@ -45,7 +45,6 @@ OTHERS: dict[tuple[type[Settings], str], Any] = {
     (DatasetSettings, "records"): "data",
     (DatasetSettings, "delimiter"): ";",
     (ScoringSettings, "level"): 0.9,
-    (ScoringSettings, "wanted_cases"): {"formal": 1},
     **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
     (DatasetSettings, "sample"): {"n": 5},
     (DatasetSettings, "group"): {"by": "query", "as": "rows"},
