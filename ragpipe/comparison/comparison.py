@@ -213,7 +213,6 @@ def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, b
         "only_candidate_scores": [name for name in candidate.declared if name not in base.declared],
         "other_scale": _other_scales(base, candidate),
         "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ())),
-        "why": {},
         "scores": documents,
         "slices": slices,
         "operations": operations,

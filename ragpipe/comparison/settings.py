@@ -43,9 +43,6 @@ class CompareSettings(Settings):
         description="Smallest difference that matters, by score, in the score's own scale. latency_ms and cost_usd too.",
     )
     level: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence level of the intervals and verdicts.")
-    why: bool = Field(
-        default=False, description="Whether the change of each headline score is attributed to the parts that differ."
-    )
 
     def smallest(self, name: str, low: float | None, high: float | None, means: tuple[float, float]) -> float:
         """The smallest difference of a score that matters, in its own scale, above 0. `means` are those of base and candidate:

@@ -5,23 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ragpipe.core.text import code_span, markdown_table, on_one_line
-from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
+from ragpipe.core.text import on_one_line
+from ragpipe.report.model import EVERYWHERE, MARKDOWN, CaseName, Note, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.results_section import SCORES
-from ragpipe.report.styled_text import money, whole
+from ragpipe.report.styled_text import money, percentage, whole
 
-AGREEMENT_HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
-AGREEMENT_NOTE = (
+_DROPS = {"coverage": 6, "equal": 5, "cases": 4, "kappa": 3, "verdicts equal": 2, "flips": 1}
+_HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
+_COEFFICIENTS = {"quadratic_kappa": "quadratic kappa", "pearson": "Pearson", "spearman": "Spearman"}
+_NOTE = (
     "old and new: means of the cases with a value in both runs; difference: new less old, with its 95% interval, clustered "
     "by question; equal: share of equal values; kappa: agreement of the verdicts beyond chance; flips: cases that pass "
     "now (+) and no longer do (-)."
 )
-_ID = 60  # characters of a case's id
+_ID = 60  # characters of a name
 
 
-def agreement_rows(agreement: Mapping[str, Any]) -> list[list[str]]:
-    """A row per score with a value in either run."""
-    return [_row(name, score) for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]]
+def agreement_sections(agreement: Mapping[str, Any]) -> list[Section]:
+    """A row per score with a value in either run, what was asked, and the cases whose verdicts changed. A terminal has eight scores."""
+    scores = {name: score for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]}
+    columns = [TableColumn(head, is_text=head == "score", drop=_DROPS.get(head, 0)) for head in _HEADS]
+    columns += [TableColumn(head, shown_in=MARKDOWN) for head in _COEFFICIENTS.values()]
+    rows = [
+        TableRow((Verbatim(name), *_figures(score)), EVERYWHERE if place < SCORES else MARKDOWN)
+        for place, (name, score) in enumerate(scores.items())
+    ]
+    more = f"; {len(rows) - SCORES} more scores in agreement.md" if len(rows) > SCORES else ""
+    title = f"old ({agreement['old']['judge']}) against new ({agreement['new']['judge']}){more}"
+    lines = (Note(Verbatim(line)) for line in [*question_lines(agreement), *absent_lines(agreement)])
+    table = Table(tuple(columns), tuple(rows), Verbatim(title))
+    flips = tuple(row for name, score in scores.items() for row in _flipped_rows(name, score))
+    heads = ("score", "case", "iteration", "old", "new", "now")
+    flipped = Table(tuple(TableColumn(head, is_text=head in ("score", "case", "now")) for head in heads), flips)
+    return [
+        Section("agreement", "Agreement", (table, Note(_NOTE, shown_in=MARKDOWN), *lines)),
+        *([Section("flips", "Flips: the cases that moved most", (flipped,), shown_in=MARKDOWN)] if flips else []),
+    ]
+
+
+def _figures(score: Mapping[str, Any]) -> list[str]:
+    verdicts, mean, interval = score["passed"], score["difference"]["mean"], score["difference"]["interval"]
+    bounds = f" [{interval['low']:+.3f}, {interval['high']:+.3f}]" if interval else ""
+    return [
+        whole(score["n_both"]),
+        _number(score["mean_old"]),
+        _number(score["mean_new"]),
+        "-" if mean is None else f"{mean:+.3f}{bounds}",
+        percentage(score["equal_share"]),
+        percentage(verdicts["agreement"]),
+        _coefficient(verdicts["kappa"]) if verdicts["n"] else "-",
+        _flips(score),
+        _step(score["old"]["coverage"], score["new"]["coverage"], percentage),
+        *(_coefficient(score[key]) if score["n_both"] else "-" for key in _COEFFICIENTS),
+    ]
+
+
+def _flipped_rows(name: str, score: Mapping[str, Any]) -> Iterator[TableRow]:
+    for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed")):
+        for case in score["flips"][direction]["examples"]:
+            figures = (str(case["iteration"]), _number(case["old"]), _number(case["new"]), verdict)
+            yield TableRow((Verbatim(name), CaseName.of(case), *figures))
 
 
 def question_lines(agreement: Mapping[str, Any]) -> list[str]:
@@ -46,40 +89,12 @@ def changed_rows(agreement: Mapping[str, Any]) -> tuple[list[list[str]], int]:
                 [
                     name,
                     _step(old["mean"], new["mean"], _number),
-                    _step(old["threshold"], new["threshold"], _threshold),
-                    _step(old["pass_rate"], new["pass_rate"], _share),
+                    _step(old["threshold"], new["threshold"], lambda value: "-" if value is None else f"{value:g}"),
+                    _step(old["pass_rate"], new["pass_rate"], percentage),
                     _flips(score),
                 ]
             )
     return rows, len(agreement["scores"]) - len(rows)
-
-
-def agreement_markdown(agreement: Mapping[str, Any]) -> str:
-    """The page: both runs, a table of all scores, and for each with flips the cases that moved most."""
-    heads = ["run", "judge", "cases", "replies' cost"]
-    runs = [
-        [f"{side}: {code_span(run['run_id'])}", code_span(run["judge"]), whole(run["n_cases"]), _cost(agreement["cost"][side])]
-        for side, run in (("old", agreement["old"]), ("new", agreement["new"]))
-    ]
-    scores = [[code_span(row[0]), *row[1:]] for row in agreement_rows(agreement)]
-    lines = [
-        "# Old against new",
-        "",
-        *markdown_table(heads, runs),
-        "",
-        *markdown_table(AGREEMENT_HEADS, scores),
-        "",
-        AGREEMENT_NOTE,
-        "",
-    ]
-    lines += [f"- {line}" for line in [*question_lines(agreement), *absent_lines(agreement)]]
-    lines += [
-        "",
-        "## More coefficients",
-        "",
-        *markdown_table(["score", "quadratic kappa", "Pearson", "Spearman"], _more(agreement)),
-    ]
-    return "\n".join([*lines, *_flipped(agreement), *_signatures(agreement)]) + "\n"
 
 
 def absent_lines(agreement: Mapping[str, Any]) -> list[str]:
@@ -92,71 +107,6 @@ def absent_lines(agreement: Mapping[str, Any]) -> list[str]:
         if names := agreement[f"only_{side}_scores"]:
             lines.append(f"scores of the {side} run only: {', '.join(on_one_line(name, _ID) for name in names)}")
     return lines
-
-
-def _row(name: str, score: Mapping[str, Any]) -> list[str]:
-    verdicts = score["passed"]
-    kappa = _coefficient(verdicts["kappa"]) if verdicts["n"] else "-"
-    coverage = _step(score["old"]["coverage"], score["new"]["coverage"], _share)
-    return [
-        name,
-        whole(score["n_both"]),
-        _number(score["mean_old"]),
-        _number(score["mean_new"]),
-        _difference(score),
-        _share(score["equal_share"]),
-        _share(verdicts["agreement"]),
-        kappa,
-        _flips(score),
-        coverage,
-    ]
-
-
-def _difference(score: Mapping[str, Any]) -> str:
-    """`-0.120 [-0.150, -0.090]`."""
-    mean, interval = score["difference"]["mean"], score["difference"]["interval"]
-    if mean is None:
-        return "-"
-    return f"{mean:+.3f}" + (f" [{interval['low']:+.3f}, {interval['high']:+.3f}]" if interval else "")
-
-
-def _more(agreement: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [code_span(name), *(_coefficient(score[key]) for key in ("quadratic_kappa", "pearson", "spearman"))]
-        for name, score in agreement["scores"].items()
-        if score["n_both"]
-    ]
-
-
-def _flipped(agreement: Mapping[str, Any]) -> Iterator[str]:
-    """A table per score with flips: the cases that moved most."""
-    heads = ["case", "method", "repeat", "iteration", "old", "new", "now"]
-    for name, score in agreement["scores"].items():
-        rows = [
-            _flipped_row(case, verdict)
-            for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed"))
-            for case in score["flips"][direction]["examples"]
-        ]
-        if rows:
-            title = f"{_flips(score)}, of which those that moved most:"
-            yield from ("", f"## Flips of {code_span(name)}", "", title, "")
-            yield from markdown_table(heads, rows)
-
-
-def _flipped_row(case: Mapping[str, Any], verdict: str) -> list[str]:
-    return [
-        code_span(case["sample_id"], _ID),
-        code_span(case["method"], _ID),
-        str(case["repeat"]),
-        str(case["iteration"]),
-        _number(case["old"]),
-        _number(case["new"]),
-        verdict,
-    ]
-
-
-def _signatures(agreement: Mapping[str, Any]) -> list[str]:
-    return ["", "## Signatures", "", *(f"- {side}: {code_span(agreement[side]['signature'], 2000)}" for side in ("old", "new"))]
 
 
 def _flips(score: Mapping[str, Any]) -> str:
@@ -173,20 +123,11 @@ def _coefficient(coefficient: Mapping[str, Any]) -> str:
 
 def _step(old: float | None, new: float | None, text: Callable[[float | None], str]) -> str:
     """`0.80 -> 0.75`, and one figure where they are the same."""
-    first, second = text(old), text(new)
-    return second if old == new else f"{first} -> {second}"
+    return text(new) if old == new else f"{text(old)} -> {text(new)}"
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _threshold(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
 
 
 def _cost(used: Mapping[str, Any]) -> str:
@@ -214,14 +155,3 @@ _WORDS = {
 def reason_words(reason: str | None) -> str:
     """A reason of `stats` or of a calibration in words; `-` for none."""
     return "-" if reason is None else _WORDS.get(reason, reason.replace("_", " "))
-
-
-_DROPS = {"coverage": 6, "equal": 5, "cases": 4, "kappa": 3, "verdicts equal": 2, "flips": 1}
-
-
-def agreement_table(agreement: Mapping[str, Any], title: str) -> Table:
-    """A row per score, at most eight; on a narrow screen with fewer columns. `title` names both judges."""
-    rows = [TableRow((Verbatim(name), *figures)) for name, *figures in agreement_rows(agreement)]
-    columns = (TableColumn(head, is_text=head == "score", drop=_DROPS.get(head, 0)) for head in AGREEMENT_HEADS)
-    more = f"; {len(rows) - SCORES} more scores in agreement.md" if len(rows) > SCORES else ""
-    return Table(tuple(columns), tuple(rows[:SCORES]), Verbatim(title + more))

@@ -30,7 +30,7 @@ from ragpipe.report.compare_charts import (
     slice_maps,
     unscaled_forest,
 )
-from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, side_lines, version_lines, why_lines
+from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, side_lines, version_lines
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
@@ -257,7 +257,6 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         "maps": list(slice_maps(item, list(headline), name)),
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
         "bridge": list(bridge_lines(headline)),
-        "why": list(why_lines(item["why"])),
         "index": list(index_lines(item["index"])),
         "versions": list(version_lines(item["versions"], document["candidates"][number])),
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],

@@ -17,7 +17,6 @@ _TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "v
 NAMED = 5
 """Flipped cases and slices that are named."""
 _ID = 60
-_HAIR = 1e-9
 UNDECIDED = {
     "few_changed": "fewer than 6 questions changed",
     "too_wide": "too few cases",
@@ -106,7 +105,6 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from bridge_lines(comparison["scores"])
     yield from left_out_lines(comparison["scores"])
-    yield from why_lines(comparison["why"])
     yield from version_lines(comparison["versions"], side)
     yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
@@ -173,25 +171,6 @@ def left_out_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, score in scores.items():
         if score["headline"]:
             yield from (f"{name}: {text}" for text in (*lost_texts(score), *silent_texts(score)))
-
-
-def why_lines(why: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
-    """`overall_score changed by +0.120: answers +0.100, scoring +0.020; together +0.003 beyond each alone`."""
-    for name, sources in why.items():
-        if sources is None:
-            yield f"why {name} changed is unknown: no case has a value in every run"
-            continue
-        parts = [
-            f"{' + '.join(part['parts'])} {figure_text(part['change'], sign=True)}"
-            for part in sources["parts"]
-            if abs(part["change"]) > _HAIR
-        ] or ["nothing that differs changes it"]
-        line = f"{name} changed by {figure_text(sources['total'], sign=True)}: {', '.join(parts)}"
-        if abs(sources["interaction"]) > _HAIR:
-            line += f"; of it {figure_text(sources['interaction'], sign=True)} arises only together"
-        if joined := [" + ".join(part["parts"]) for part in sources["parts"] if len(part["parts"]) > 1]:
-            line += f"; no run tells {', '.join(joined)} apart"
-        yield line
 
 
 def version_lines(versions: Mapping[str, Any] | None, side: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragpipe.core.usage import Usage
 from ragpipe.report.model import (
@@ -30,7 +30,6 @@ from ragpipe.report.model import (
 from ragpipe.report.report_data import ReportData, heading, iteration_count, method_groups, table_scores, times_of, weights_of
 from ragpipe.report.spread_section import GROUPS_SHOWN
 from ragpipe.report.styled_text import count_with_share, is_free, is_recorded, money, percentage, plural, price, whole
-from ragpipe.stats.noise_floor import NoiseFloor, best_repeats
 
 _COUNTS = {
     "calls": "calls",
@@ -318,13 +317,13 @@ def iterations_section(data: ReportData) -> Section | None:
     metrics, percent = data.metrics, data.settings.percent
     if iteration_count(metrics) == 1:
         return None
-    groups, costs = method_groups(metrics), _costs(data)
+    groups = method_groups(metrics)
     several = len(groups) > 1
     rows = []
     for name in table_scores(metrics):
         for method, group in groups.items():
             keys: list[Cell] = [Verbatim(heading(name, metrics, percent)), *([Verbatim(method)] if several else [])]
-            figures = _figures(group["scores"].get(name), metrics["declared"][name], costs, percent=name in percent)
+            figures = _figures(group["scores"].get(name), metrics["declared"][name], percent=name in percent)
             rows.append(TableRow((*keys, *figures)))
     keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
     table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows))
@@ -340,7 +339,7 @@ def _iteration_notes(data: ReportData) -> Iterator[Note]:
     )
     yield Note(
         "judge twice from: more cases or more judgings? Judging each case twice pays where one more case costs so many times "
-        f"what judging it once does; below that, more cases. {_costs_in_words(_costs(data))}"
+        "what judging it once does; below that, more cases."
     )
     if count := data.metrics["flips"]["n"]:
         yield Note(f"{whole(count)} flipping verdicts: the cases are listed in final/metrics.json, under flips.")
@@ -349,44 +348,7 @@ def _iteration_notes(data: ReportData) -> Iterator[Note]:
     )
 
 
-class _Costs(NamedTuple):
-    """What the answer of one more case costs, and judging a case once; None where it is not known, or nothing."""
-
-    answer: float | None
-    judging: float | None
-
-
-def _costs(data: ReportData) -> _Costs:
-    usage = data.metrics["overall"]["operations"]["usage"]
-    of_all = data.cost["used"]["per_case"]["usd"]
-    return _Costs((usage.get("cost_usd") or {}).get("mean"), of_all / iteration_count(data.metrics) if of_all else None)
-
-
-def _costs_in_words(costs: _Costs) -> str:
-    if costs.judging is None:
-        return "What judging a case costs is not known, or nothing."
-    once = f"{money(costs.judging)} to judge it once"
-    if costs.answer is None:
-        return f"A case costs {once}; what its answer costs is not recorded."
-    times = costs.answer / costs.judging
-    return f"Here it costs {times:.1f} times as much ({money(costs.answer)} for its answer, {once}); best: judgings per case for the most precise mean."
-
-
-def _judge_twice_from(noise: Mapping[str, Any], costs: _Costs) -> str:
-    """`8.0 x`, and where the costs are known the best number of judgings per case: `8.0 x (best 1.0)`."""
-    pays_from = noise.get("second_judging_from")
-    if pays_from is None:
-        return "-"
-    best = None
-    if costs.answer is not None and costs.judging is not None:
-        floor = NoiseFloor(noise["n_cases"], noise["repeats"], noise["judge_variance"], noise["item_variance"], noise["floor"])
-        best = best_repeats(floor, costs.answer, costs.judging)
-    if best is None:
-        return f"{pays_from:,.1f} x"
-    return f"{pays_from:,.1f} x (best {best:.1f})" if best < 100 else f"{pays_from:,.1f} x (best over 100)"
-
-
-def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], costs: _Costs, *, percent: bool) -> tuple[str, ...]:
+def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], *, percent: bool) -> tuple[str, ...]:
     if score is None:
         return ("-",) * len(_FIGURES)
     spread, noise, flips = (score.get(key) or {} for key in ("spread", "noise", "flips"))
@@ -408,5 +370,5 @@ def _figures(score: Mapping[str, Any] | None, declared: Mapping[str, Any], costs
         deviation(noise.get("judge_variance")),
         percentage(score.get("pass_rate")),
         percentage(flips.get("rate")),
-        _judge_twice_from(noise, costs),
+        "-" if (pays_from := noise.get("second_judging_from")) is None else f"{pays_from:,.1f} x",
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
-from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.markdown import render_sections
+from ragpipe.report.model import MARKDOWN, Note, Section, Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.styled_text import plural, whole
 from ragpipe.score.normalisation import OVERALL
 
@@ -126,6 +127,7 @@ def _ways(rows: Sequence[Row]) -> list[str]:
 
 SCORES_SHOWN = 4
 DIFFERENCES_SHOWN = 3
+_TEXTS = ("run", "created", "state", "judge")
 _DIFFERENCE = 90  # characters of one difference
 
 
@@ -157,58 +159,38 @@ class RunLine:
         return f"broken: {self.broken}" if self.broken else f"refused: {self.refused}" if self.refused else ""
 
 
-def run_list_scores(lines: Sequence[RunLine]) -> list[str]:
-    """The scores of the table: the main ones of the newest run, filled up with those of the runs before it."""
-    return list(dict.fromkeys([name for line in reversed(lines) for name in line.scores]))[:SCORES_SHOWN]
-
-
-def run_list_heads(lines: Sequence[RunLine]) -> list[str]:
-    """The heads of the table."""
-    return ["run", "created", "state", "cases", "judge", *run_list_scores(lines), "gates", "cost", "differs in"]
-
-
-def run_list_cells(line: RunLine, names: Sequence[str]) -> list[str]:
-    """A run's row; the reason in place of it where the run cannot be read."""
-    if line.unread:
-        return [line.run_id, "", on_one_line(line.unread, 160), *[""] * (len(names) + 5)]
-    figures = [line.scores.get(name, "-") for name in names]
-    return [
-        line.run_id,
-        line.created,
-        line.state,
-        line.cases,
-        line.judge,
-        *figures,
-        line.gates,
-        line.cost,
-        differences_text(line),
-    ]
-
-
 def runs_markdown(name: str, lines: Sequence[RunLine], *, older: int = 0) -> str:
     """The page of the runs called `name`; `older` runs are left out."""
-    names = run_list_scores(lines)
-    rows = [
-        [*_coded(row[:5], line), *row[5:-1], code_span(row[-1], 400)] for line in lines if (row := run_list_cells(line, names))
+    notes = [
+        Note(
+            "Written from the run folders at the end of every evaluation and by task=runs. Scores are means over all methods "
+            "and iterations, with their number of judgements; the report of a run has intervals and compares its methods."
+        )
     ]
-    lead, last = run_list_heads(lines)[:5], run_list_heads(lines)[-3:]
-    page = [
-        f"# Runs of {code_span(name)}",
-        "",
-        "Written from the run folders at the end of every evaluation and by `task=runs`. Scores are means over all methods "
-        "and iterations, with their number of judgements; the report of a run has intervals and compares its methods.",
-        "",
-        *markdown_table([*lead, *map(code_span, names), *last], rows),
-    ]
-    if older:
-        page += ["", f"{older:,} older runs are not listed."]
-    return "\n".join(page) + "\n"
+    notes += [Note(f"{older:,} older runs are not listed.")] if older else []
+    return render_sections(f"Runs of {code_span(name)}", [Section("runs", "Runs", (run_list_table(lines), *notes))])
 
 
-def _coded(row: Sequence[str], line: RunLine) -> list[str]:
-    """The cells before the figures: texts of a folder or its manifest are code."""
-    run_id, created, state, cases, judge = row
-    return [code_span(run_id), code_span(created), code_span(state) if line.unread else state, cases, code_span(judge)]
+def run_list_table(lines: Sequence[RunLine]) -> Table:
+    """The runs, with the main scores of the newest one, filled up with those of the runs before it. A terminal has those that can be
+    read: columns that do not fit it are left out, the least wanted first; run and main score stay. `run_list_notes` go below it."""
+    names = list(dict.fromkeys([name for line in reversed(lines) for name in line.scores]))[:SCORES_SHOWN]
+    wanted = ["created", "gates", "state", "cases", *names[1:2], "cost", "judge", *names[2:]]
+    heads = ("run", "created", "state", "cases", "judge", *map(Verbatim, names), "gates", "cost")
+    columns = [
+        TableColumn(head, is_text=head in _TEXTS, drop=wanted.index(head) + 1 if head in wanted else 0) for head in heads
+    ]
+    columns.append(TableColumn("differs in", is_text=True, shown_in=MARKDOWN))
+    return Table(tuple(columns), tuple(_run_row(line, names) for line in lines))
+
+
+def _run_row(line: RunLine, names: Sequence[str]) -> TableRow:
+    """A run's row; the reason in place of it where the run cannot be read."""
+    run = Verbatim(line.run_id)
+    if line.unread:
+        return TableRow((run, "", Verbatim(on_one_line(line.unread, 160)), *[""] * (len(names) + 5)), MARKDOWN)
+    figures = (line.cases, Verbatim(line.judge), *(line.scores.get(name, "-") for name in names), line.gates, line.cost)
+    return TableRow((run, Verbatim(line.created), line.state, *figures, Verbatim(differences_text(line))))
 
 
 def differences_text(line: RunLine) -> str:
@@ -218,21 +200,6 @@ def differences_text(line: RunLine) -> str:
     texts = [on_one_line(text, _DIFFERENCE) for text in line.differences[:DIFFERENCES_SHOWN]]
     more = [f"{len(line.differences) - DIFFERENCES_SHOWN} more"] if len(line.differences) > DIFFERENCES_SHOWN else []
     return f"against {line.before}: {'; '.join([*texts, *more])}"
-
-
-_TEXTS = ("run", "created", "state", "judge")
-
-
-def run_list_table(lines: Sequence[RunLine]) -> Table:
-    """The runs that can be read. Columns that do not fit a screen are left out, the least wanted first; run and main score stay.
-    `run_list_notes` go below it."""
-    scores = run_list_scores(lines)
-    wanted = ["created", "gates", "state", "cases", *scores[1:2], "cost", "judge", *scores[2:]]
-    drops = {head: place for place, head in enumerate(wanted, 1)}
-    heads = run_list_heads(lines)[:-1]
-    columns = (TableColumn(head, is_text=head in _TEXTS, drop=drops.get(head, 0)) for head in heads)
-    rows = (TableRow(tuple(map(Verbatim, run_list_cells(line, scores)[:-1]))) for line in lines if not line.unread)
-    return Table(tuple(columns), tuple(rows))
 
 
 def run_list_notes(lines: Sequence[RunLine]) -> Iterator[str]:

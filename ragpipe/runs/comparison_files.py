@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparison.change_sources import ChangeSources
 from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA, Comparison, compare_sides, compared_cases, comparison_document
 from ragpipe.comparison.run_agreement import agreement, questions
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import TITLE, Side, opened_side
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.usage import Usage
 from ragpipe.core.version import FORMAT
 from ragpipe.report.compare_page import compare_page
@@ -28,9 +27,6 @@ from ragpipe.store.files import json_unless_same, open_unless_same, sweep_tempor
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_folder import COMPARISONS, RunFolder, make_folder
 from ragpipe.store.run_tables import read_json
-
-_OTHER_RUNS = 100
-"""Runs that are looked at for `compare.why`."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +59,8 @@ def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: Co
             sides = [opened(base, settings.base_method)]
             sides += [opened(folder, method) for folder in candidates for method in methods]
         comparisons = compare_sides(sides[0], sides[1:], settings)
-        if settings.why:
-            others = [] if settings.kind == "methods" else list(_other_runs(sides, stack))
-            for candidate, comparison in zip(sides[1:], comparisons, strict=True):
-                sources = ChangeSources(sides[0], candidate, comparison.pairs, others)
-                headline = [name for name, score in comparison.document["scores"].items() if score["headline"]]
-                comparison.document["why"] = {name: sources.of(name) for name in headline}
         document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings)
         yield ComparedRuns(document, sides[0], sides[1:], comparisons)
-
-
-def _other_runs(sides: Sequence[Side], stack: ExitStack) -> Iterator[Side]:
-    """The newest runs beside those that are compared: one may have the answers of one and the judge of another."""
-    compared = {side.folder.root.resolve() for side in sides}
-    homes = dict.fromkeys(root.parent for root in compared)
-    paths = [path for home in homes for path in home.iterdir() if path not in compared and not path.is_symlink()]
-    paths = [path for path in paths if (path / "manifest.json").is_file()]
-    for path in sorted(paths, key=lambda path: -path.stat().st_mtime)[:_OTHER_RUNS]:
-        with suppress(RagpipeError, KeyError):
-            yield stack.enter_context(opened_side(RunFolder(path), checked_manifest(RunFolder(path))))
 
 
 def write_comparison(compared: ComparedRuns) -> Path:

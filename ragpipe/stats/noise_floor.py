@@ -86,24 +86,6 @@ def flip_rate(passed: Counts, judged: Counts) -> float | None:
     return math.fsum((2 * k * (r - k) / (r * (r - 1))).tolist()) / len(k)
 
 
-def best_repeats(floor: NoiseFloor, cost_of_case: float = 0.0, cost_of_judging: float = 1.0) -> float | None:
-    """How often to judge each case so that a budget gives the most precise mean: r* = max(1, sqrt(c / c_j) s_j / s_i).
-
-    `cost_of_case` is what one more case costs before it is judged (its answer, its reference), `cost_of_judging` what judging it once
-    costs. Without a cost before the judging it is 1: a new case tells all that judging again tells, and more. None where the
-    variances are unknown or both 0; infinite where all cases have the same true value and one more case costs something. A
-    negative cost, or a judging that costs nothing, is a ValueError.
-    """
-    if not (cost_of_case >= 0 and cost_of_judging > 0):
-        raise ValueError(f"expected a cost of 0 or more and of judging above 0, found {cost_of_case}, {cost_of_judging}")
-    judge, items = floor.judge_variance, floor.item_variance
-    if judge is None or items is None or (judge == 0 and items == 0):
-        return None
-    if cost_of_case == 0 or judge == 0:
-        return 1.0
-    return math.inf if items == 0 else max(1.0, math.sqrt(cost_of_case / cost_of_judging * judge / items))
-
-
 def second_judging_from(floor: NoiseFloor) -> float | None:
     """How many judgings one more case must cost for judging each case twice to pay: 2 s_i^2 / s_j^2, 0 or more.
 

@@ -11,9 +11,11 @@ from pydantic import Field
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.metrics.base import computed_scores
-from ragpipe.report.agreement_report import absent_lines, agreement_markdown, agreement_table, question_lines
+from ragpipe.report.agreement_report import agreement_sections
 from ragpipe.report.console import Console
-from ragpipe.report.terminal import print_table
+from ragpipe.report.markdown import render_sections
+from ragpipe.report.model import Report, Section
+from ragpipe.report.terminal import print_report
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
@@ -85,7 +87,7 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
     evaluation = Evaluation(spec, policy, console, before_result=before_result)
     code = evaluation.run()
     for comparison in comparisons:  # no longer under the lock of the run, which sealed its own files first
-        _write_agreement(spec.folder, comparison, agreement_markdown(_judged(comparison, finished)))
+        _write_agreement(spec.folder, comparison, render_sections("Old against new", _judged(comparison, finished)))
     return code
 
 
@@ -100,20 +102,16 @@ def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: 
     if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return None
-    judged = _judged(comparison, finished)
-    title = f"old ({comparison['old']['judge']}) against new ({comparison['new']['judge']})"
-    print_table(agreement_table(judged, title), console)
-    for line in [*question_lines(judged), *absent_lines(judged)]:
-        console.say(line)
+    print_report(Report("", "", "", None, (), tuple(_judged(comparison, finished))), console)
     console.say(f"agreement: {_page(new)}")
     return comparison
 
 
-def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> dict[str, Any]:
-    """The comparison without the scores that no judge decides."""
+def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> list[Section]:
+    """The comparison in tables, without the scores that no judge decides."""
     computed = computed_scores(finished.config.metrics.values())
     scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
-    return {**comparison, "scores": scores}
+    return agreement_sections({**comparison, "scores": scores})
 
 
 def _page(run: RunFolder) -> Path:

@@ -247,17 +247,3 @@ def test_from_python(here_two: Path) -> None:
     assert result["comparisons"][0]["differs"][0]["accepted"]
     with pytest.raises(ConfigError, match=r"judge\.threshold"):
         ragpipe.compare(here_two / "first", [here_two / "second"], quiet=True)
-
-
-def test_why_a_score_changed(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same answers by another judge: all of it is the judge's, and what no judge decides did not change."""
-    assert compare(here_two, "base=first", "candidate=second", "compare.accept=[judge]", "compare.why=true") == 0
-    comparison = document(here_two, "second")["comparisons"][0]
-    why, scores = comparison["why"], comparison["scores"]
-    assert set(why) == {name for name, score in scores.items() if score["headline"]}
-    for name, sources in why.items():
-        assert sources["parts"][0]["parts"] == ["judge"]
-        assert sum(part["change"] for part in sources["parts"]) == pytest.approx(sources["total"])
-        assert sources["parts"][0]["change"] == pytest.approx(scores[name]["difference"])
-    assert why["retrieval_score"]["total"] == 0
-    assert "faithfulness changed by" in capsys.readouterr().out

@@ -32,7 +32,6 @@ def page_of(
     *candidates: RunFolder,
     kind: Literal["runs", "methods"] = "runs",
     limit: int = 20_000,
-    why: Mapping[str, Any] | None = None,
     side: SideFolder | None = None,
     **settings: Any,
 ) -> str:
@@ -41,7 +40,6 @@ def page_of(
         chosen = CompareSettings(**settings)
         comparisons = compare_sides(sides[0], sides[1:], chosen)
         document = comparison_document(kind, sides[0], sides[1:], comparisons, chosen)
-        document["comparisons"][0]["why"] = dict(why or {})
         return page_html(compare_page(document, sides[0], sides[1:], comparisons, limit), side)
 
 
@@ -94,13 +92,6 @@ def test_more_cases_than_fit_are_those_that_changed_most(runs: Sequence[RunFolde
     assert block_json(html, "index")["rows"] == ["q0/1", "q5/1", "q6/1", "q7/1"]
     assert block_json(html, "index")["total"] == 8
     assert "the 4 of 8 whose grade changed most" in html
-
-
-def test_what_a_change_comes_from_stands_below_it(runs: Sequence[RunFolder]) -> None:
-    parts = [{"parts": ["answers"], "change": 0.1875}]
-    html = page_of(*runs, why={"grade": {"parts": parts, "total": 0.1875, "interaction": 0.0}})
-    assert "<h3>Why it changed</h3><ul><li>grade changed by +0.188: answers +0.188</li></ul>" in html
-    assert "Why it changed" not in page_of(*runs)
 
 
 def test_several_candidates_share_the_rows_of_the_base(runs: Sequence[RunFolder], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ragpipe.stats.noise_floor import NoiseFloor, best_repeats, flip_rate, noise_floor, second_judging_from
+from ragpipe.stats.noise_floor import NoiseFloor, flip_rate, noise_floor, second_judging_from
 
 pytestmark = pytest.mark.slow
 
@@ -75,21 +75,6 @@ def test_flip_rate(passed: list[int], judged: list[int], rate: float | None) -> 
     assert result == (None if rate is None else pytest.approx(rate))
 
 
-def test_the_most_precise_mean_for_a_budget() -> None:
-    """The best number of judgings of all that a budget of 300 buys: variance (s_i^2 + s_j^2 / r) / n with n cases."""
-    for judge, items, case, call in ((0.3, 0.3, 4, 1), (0.3, 0.1, 2, 1), (0.05, 0.3, 10, 1), (0.3, 0.3, 0, 1)):
-        tried = np.arange(1, 40, 0.01)
-        variances = (items**2 + judge**2 / tried) * (case + call * tried) / 300
-        best = best_repeats(NoiseFloor(10, 2, judge**2, items**2, 0.1), case, call)
-        assert best == pytest.approx(tried[np.argmin(variances)], abs=0.02)
-    assert best_repeats(NoiseFloor(10, 2, 0.1, 0.0, 0.1), 1) == math.inf
-    assert best_repeats(NoiseFloor(10, 2, 0.0, 0.0, 0.0), 1) is None
-    assert best_repeats(NoiseFloor(10, reason="no_case_with_two_values"), 1) is None
-    assert best_repeats(NoiseFloor(10, 2, 0.0, 0.1, 0.0), 1) == 1
-    with pytest.raises(ValueError, match="judging above 0"):
-        best_repeats(NoiseFloor(10, 2, 0.1, 0.1, 0.1), 1, 0)
-
-
 @pytest.mark.parametrize(("judge", "items"), [(0.3, 0.3), (0.1, 0.3), (0.3, 0.1)])
 def test_from_which_cost_a_second_judging_pays(judge: float, items: float) -> None:
     """There a budget of 300 gives the same variance either way; a cheaper case is better bought, a dearer one judged twice."""
@@ -102,6 +87,5 @@ def test_from_which_cost_a_second_judging_pays(judge: float, items: float) -> No
     assert variance(1, cost) == pytest.approx(variance(2, cost))
     assert variance(1, cost * 0.9) < variance(2, cost * 0.9)
     assert variance(1, cost * 1.1) > variance(2, cost * 1.1)
-    assert best_repeats(floor, cost) == pytest.approx(max(1, 2**0.5))
     assert second_judging_from(NoiseFloor(10, 2, 0.0, 0.1, 0.0)) is None
     assert second_judging_from(NoiseFloor(10, reason="no_case_with_two_values")) is None
