@@ -23,7 +23,10 @@ def headline_scores(base: Mapping[str, Any], candidate: Mapping[str, Any], names
     """
     sides = (base, candidate)
     measured = {name for side in sides for name, score in side["overall"]["scores"].items() if score["n_ok"]}
-    weighted, gated = ({name for side in sides for name in find(side)} for find in (_weighted, _gated))
+    scorings = [side["scoring"] for side in sides]
+    weighted = {name for scoring in scorings for name, weight in scoring.get("weights_used", {}).items() if weight > 0}
+    gates = [gate for scoring in scorings for gate in scoring.get("gates", {}).values() if gate]
+    gated = {gate["score"] for gate in gates if gate.get("score")}
     declared = {name: spec for name, spec in candidate["declared"].items() if name in measured}
     shows_overall = len(candidate["composite_parts"].get(OVERALL.name, {}).get("measured", ())) > 1
     for candidates in (
@@ -48,14 +51,6 @@ def shares_of_parts(name: str, *sides: Mapping[str, Any]) -> list[list[int]]:
     if not any(part and part["absent"] for part in parts):
         return []
     return [[len(part["measured"]), len(part["measured"]) + len(part["absent"])] for part in parts if part]
-
-
-def _weighted(metrics: Mapping[str, Any]) -> Iterator[str]:
-    yield from (name for name, weight in metrics["scoring"].get("weights_used", {}).items() if weight > 0)
-
-
-def _gated(metrics: Mapping[str, Any]) -> Iterator[str]:
-    yield from (gate["score"] for gate in metrics["scoring"].get("gates", {}).values() if gate and gate.get("score"))
 
 
 def comparison_verdict(

@@ -220,12 +220,8 @@ def paired_cases(base: pa.Table, candidate: pa.Table) -> Pairs:
     at_base, at_candidate = at_base[order].astype(np.int64), at_candidate[order].astype(np.int64)
     cases = candidate.select(names).take(pa.array(at_candidate)).combine_chunks()
     alone = len(base) - len(at_base), len(candidate) - len(at_base)
-    return Pairs(at_base, at_candidate, cases, _question_numbers(cases), *alone)
-
-
-def _question_numbers(cases: pa.Table) -> Whole:
-    codes = cases["sample_id"].combine_chunks().dictionary_encode().indices
-    return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)
+    questions = cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return Pairs(at_base, at_candidate, cases, questions.astype(np.int64), *alone)
 
 
 def one_method_each(base: pa.Table, candidate: pa.Table) -> bool:

@@ -17,7 +17,7 @@ from ragpipe.report.styled_text import plural
 from ragpipe.score.chunk_support import CARRIED, ChunkSupport, chunk_support
 from ragpipe.store.run_folder import IterationFolder, RunFolder
 from ragpipe.store.run_tables import columns_at, count_rows, run_file_error, schema_of
-from ragpipe.store.table_rows import CaseOrderedRows, OutputKey, PlacedRows, rows_in_order
+from ragpipe.store.table_rows import CaseOrderedRows, PlacedRows, rows_in_order
 
 _ITEMS_SHOWN = 60  # items of one list, and rows of one table
 _QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
@@ -315,7 +315,10 @@ def case_views(
     columns = [*_RECORD, *(f"{name}.{part}" for name in names for part in ("reason", "status", "passed"))]
     total = count_rows(iteration.records)
     places = np.arange(total) if places is None else places
-    among = None if len(places) == total else _cases_at(iteration, places)
+    among = None
+    if len(places) < total:
+        keys = columns_at(iteration.records, places, OUTPUT_KEY)
+        among = frozenset(zip(*(keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))
     records = rows_in_order(iteration.records, [name for name in columns if name in known], places)
     outputs = rows_in_order(run.outputs, ("sample_row", "chunks"), places)
     number = 0
@@ -337,11 +340,6 @@ def case_views(
                 number += 1
         score_rows.check_end()
         call_rows.check_end()
-
-
-def _cases_at(iteration: IterationFolder, places: NDArray[np.int64]) -> frozenset[OutputKey]:
-    keys = columns_at(iteration.records, places, OUTPUT_KEY)
-    return frozenset(zip(*(keys[name].to_pylist() for name in OUTPUT_KEY), strict=True))
 
 
 @dataclass(frozen=True)
@@ -439,13 +437,10 @@ def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tu
     for name in _LABELS:
         if (value := record.get(name)) is not None:
             yield name, str(value).lower() if isinstance(value, bool) else shorten_for_page(str(value))
-    for name, values in (("tags", record.get("tags")), ("relevant", _relevant(sample)), ("flags", record.get("flag_reasons"))):
+    relevant = [*(sample.get("relevant_docs") or ()), *(sample.get("relevant_chunks") or ())]
+    for name, values in (("tags", record.get("tags")), ("relevant", relevant), ("flags", record.get("flag_reasons"))):
         if values:
             yield name, ", ".join(map(str, values[:ITEMS_MAX]))
-
-
-def _relevant(sample: Mapping[str, Any]) -> list[str]:
-    return [*(sample.get("relevant_docs") or ()), *(sample.get("relevant_chunks") or ())]
 
 
 def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
@@ -484,7 +479,8 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         messages = []
         for message in parse_json_cell(call.get("messages"), list):
             if isinstance(message, dict):
-                content = _content(message.get("content"))
+                content = message.get("content")
+                content = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
                 earlier = first_number.setdefault(content, number)
                 text = shorten_for_page(content) if earlier == number else f"(the same as in question {earlier})"
                 messages.append((str(message.get("role", "")), text))
@@ -502,10 +498,6 @@ def reply_text(call: Mapping[str, Any]) -> str:
     if call["step"] != "embed" or call["template"] is not None or call["status"] != "ok":
         return str(reply)
     return f"a vector of {len(reply.rstrip('=')) * 3 // 16:,} numbers; its float32 bytes are in judge_inputs.parquet"
-
-
-def _content(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def parse_json_cell(text: str | None, kind: type[Any]) -> Any:

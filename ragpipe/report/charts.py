@@ -33,7 +33,8 @@ _TRADE = 300, 170  # width and height of the plane of quality and cost
 @cache
 def _macros() -> Any:
     environment = page_environment(Path(__file__).resolve().parent / "templates")
-    environment.filters |= {"breakable": _breakable, "across": _across, "place": _x, "tenths": "{:.1f}".format}
+    environment.filters |= {"breakable": _breakable, "across": _across, "tenths": "{:.1f}".format}
+    environment.filters["place"] = lambda place: f"{max(0.0, min(100.0, place)):.1f}"
     environment.filters["band"] = lambda half, limit: f"{float(_across(half, limit)) - float(_across(-half, limit)):.1f}"
     return environment.get_template("charts.html.jinja").make_module()
 
@@ -41,10 +42,6 @@ def _macros() -> Any:
 def _across(value: float, limit: float) -> str:
     """A place on an axis of 200 units with 0 in its middle."""
     return f"{100 + 100 * max(-1.0, min(1.0, value / limit)):.1f}"
-
-
-def _x(place: float) -> str:
-    return f"{max(0.0, min(100.0, place)):.1f}"
 
 
 @dataclass(frozen=True)

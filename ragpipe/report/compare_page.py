@@ -373,7 +373,6 @@ def _environment() -> Any:
 BLOCK = 1024  # cases in memory at once
 CONTEXTS_MAX = 50
 _RECORD = ("question", "answer", "system_error")
-_SAMPLE = ("history", "references")
 
 
 @dataclass(frozen=True)
@@ -415,7 +414,8 @@ def compared_texts(rows: ComparedRows, places: Sequence[int] | None = None) -> I
     for start in range(0, len(chosen), BLOCK):
         block = chosen[start : start + BLOCK]
         of_base = _read_side(rows.base, rows.cases[block], names)
-        samples = _read_samples(rows.base, of_base)
+        places_of_samples = {output["sample_row"] for _, output in of_base.values()}
+        samples = rows_at(rows.base.folder.samples, places_of_samples, ("history", "references"))
         of_candidates = [
             _read_side(side, partners[block], names) for side, partners in zip(rows.candidates, rows.partners, strict=True)
         ]
@@ -451,10 +451,6 @@ def _read_side(side: Side, cases: Whole, names: Sequence[str]) -> Rows:
     return {number: (records[place], outputs[place]) for number, place in places.items()}
 
 
-def _read_samples(side: Side, rows: Rows) -> dict[int, dict[str, Any]]:
-    return rows_at(side.folder.samples, {output["sample_row"] for _, output in rows.values()}, _SAMPLE)
-
-
 def _side_text(record: Mapping[str, Any], output: Mapping[str, Any], names: Sequence[str]) -> SideText:
     answer = record["answer"]
     chunks = [chunk for chunk in parse_json_cell(output["chunks"], list) if isinstance(chunk, dict)]
@@ -486,11 +482,8 @@ def side_names(document: Mapping[str, Any]) -> list[str]:
     with_ids = [f"{name} {run}" for name, run in zip(names, runs, strict=True)]
     with_methods = [f"{name} {method}" for name, method in zip(with_ids, methods, strict=True)]
     choices = [names, with_ids, with_methods]
-    return next((choice for choice in choices if len(set(choice)) == len(choice)), _numbered(with_methods))
-
-
-def _numbered(names: Sequence[str]) -> list[str]:
-    return [f"{number}: {name}" for number, name in enumerate(names)]
+    numbered = [f"{number}: {name}" for number, name in enumerate(with_methods)]
+    return next((choice for choice in choices if len(set(choice)) == len(choice)), numbered)
 
 
 TOKENS_MAX = 3000

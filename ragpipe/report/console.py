@@ -140,7 +140,8 @@ class Console:
 
     def _write_line(self, stream: SafeStream, line: Line) -> None:
         """Print the pieces of a line, with their colours on a terminal that has them."""
-        if not _has_colour(stream) or not any(type(piece) in STYLES for piece in line):
+        has_colour = stream.can_redraw and not os.environ.get("NO_COLOR")  # https://no-color.org
+        if not has_colour or not any(type(piece) in STYLES for piece in line):
             self._write(stream, printable("".join(line)) + "\n")
             return
         from rich.console import Console as Rich
@@ -183,11 +184,6 @@ class JobConsole(Console):
     def kept_warnings(self) -> tuple[str, ...]:
         """The warnings of the job, each once."""
         return tuple(self._kept)
-
-
-def _has_colour(stream: SafeStream) -> bool:
-    """Whether a stream is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
-    return stream.can_redraw and not os.environ.get("NO_COLOR")
 
 
 def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> list[list[int]]:

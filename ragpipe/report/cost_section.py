@@ -214,7 +214,10 @@ def operations_section(data: ReportData) -> Section:
     if set(metrics["by"]) - {"method", "doc_type"}:
         parts.append(Note("For other fields see metrics.json, under by.", shown_in=PAGES))
     if metrics["overall"]["operations"]["usage"]:
-        parts += [_usage(metrics), *(Note(text, shown_in=PAGES) for text in _usage_notes(metrics))]
+        parts += [_usage(metrics), Note("Tokens in and out are means over the answers that name them.", shown_in=PAGES)]
+        if unpriced := metrics["overall"]["operations"]["usage"]["n_unpriced"]:
+            remedy = "set system.prices, or let usage hold cost_usd."
+            parts.append(Note(f"{whole(unpriced)} answers have no known price: {remedy}", shown_in=PAGES))
     return Section("operations", "Operations", tuple(parts), folded=True, shown_in=PAGES)
 
 
@@ -226,7 +229,9 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, group in list(groups.items())[:GROUPS_SHOWN]:
         operations, n = group["operations"], group["n_cases"]
         failures = (count_with_share(operations[key], n) for key in counts)
-        latency = ItemList(tuple(_latencies(operations)) or ("-",), separator=", ")
+        times = operations["latency_ms"].items()
+        stages = tuple((Verbatim(stage), f" {taken['p50']:,.0f} / {taken['p95']:,.0f}") for stage, taken in times)
+        latency = ItemList(stages or ("-",), separator=", ")
         rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
     columns = (
         TableColumn(by, is_text=True),
@@ -235,11 +240,6 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
         TableColumn(_LATENCY, is_text=True),
     )
     return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
-
-
-def _latencies(operations: Mapping[str, Any]) -> Iterator[RichText]:
-    for stage, times in operations["latency_ms"].items():
-        yield Verbatim(stage), f" {times['p50']:,.0f} / {times['p95']:,.0f}"
 
 
 def _usage(metrics: Mapping[str, Any]) -> Table:
@@ -258,12 +258,6 @@ def _usage(metrics: Mapping[str, Any]) -> Table:
 def _prices(usage: Mapping[str, Any]) -> tuple[str, str]:
     usd = usage["cost_usd"]
     return (money(usd["mean"]), money(usd["sum"])) if usd else (f"unknown for {whole(usage['n_unpriced'])}", "-")
-
-
-def _usage_notes(metrics: Mapping[str, Any]) -> Iterator[str]:
-    yield "Tokens in and out are means over the answers that name them."
-    if unpriced := metrics["overall"]["operations"]["usage"]["n_unpriced"]:
-        yield f"{whole(unpriced)} answers have no known price: set system.prices, or let usage hold cost_usd."
 
 
 _JUDGED = {"n_ok": "ok", "n_skipped": "skipped", "n_error": "error", "n_missing": "not measured"}

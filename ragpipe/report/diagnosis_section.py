@@ -8,7 +8,6 @@ from typing import Any
 from ragpipe.core.errors import TRANSIENT
 from ragpipe.core.text import shorten
 from ragpipe.data.index_manifest import Coverage, IndexCoverage
-from ragpipe.report.case_views import Passage
 from ragpipe.report.charts import ShareRow, share_table
 from ragpipe.report.model import (
     HTML,
@@ -277,17 +276,14 @@ def contradictions_section(data: ReportData) -> Section | None:
 
 
 def _cells(item: CaseContradiction) -> tuple[Cell, ...]:
-    passages = tuple(map(_passage, item.claim.passages))
+    quotes = ((passage.place, shorten(passage.quote, _TEXT_CHARS)) for passage in item.claim.passages)
+    passages = tuple((Verbatim(place), ": ", Verbatim(quote)) for place, quote in quotes)
     return (
         CaseName.of(item.record),
         Verbatim(item.score),
         Verbatim(shorten(item.claim.claim, _TEXT_CHARS)),
         ItemList(passages) if passages else "no passage",
     )
-
-
-def _passage(passage: Passage) -> RichText:
-    return (Verbatim(passage.place), ": ", Verbatim(shorten(passage.quote, _TEXT_CHARS)))
 
 
 def lowest_cases_section(data: ReportData) -> Section | None:

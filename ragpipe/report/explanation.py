@@ -253,15 +253,11 @@ def question_table(records: Sequence[Mapping[str, Any]], scores: Sequence[str]) 
     A cell is the value in its native scale and whether it passed, or why there is none. Scores that no method has are left
     out.
     """
-    heads = ["score", *(_head(record) for record in records)]
+    repeats = ("" if record["repeat"] == 1 else f" repeat {record['repeat']}" for record in records)
+    heads = ["score", *(on_one_line(r["method"], 60) + repeat for r, repeat in zip(records, repeats, strict=True))]
     answers = [on_one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
     present = [name for name in scores if any(_has(record, name) for record in records)]
     return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in present)]
-
-
-def _head(record: Mapping[str, Any]) -> str:
-    method = on_one_line(record["method"], 60)
-    return method if record["repeat"] == 1 else f"{method} repeat {record['repeat']}"
 
 
 def _has(record: Mapping[str, Any], name: str) -> bool:

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as Xml
@@ -30,7 +31,7 @@ from ragpipe.report.report_data import category_rows, iteration_count
 from ragpipe.report.styled_text import difference_text, whole
 from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
-from ragpipe.store.run_folder import IterationFolder, RunFolder, make_folder
+from ragpipe.store.run_folder import RunFolder, make_folder
 from ragpipe.store.run_tables import batches, is_json, schema_of
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # https://www.w3.org/TR/xml/#charsets
@@ -209,19 +210,13 @@ def _cells(kind: pa.DataType) -> Callable[[list[Any]], list[str]]:
         return lambda values: ["" if v is None else str(v) for v in values]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return lambda values: ["" if v is None else _quoted(v) for v in values]
-    return lambda values: ["" if v is None else _quoted(_json(v)) for v in values]
+    as_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), default=str)
+    return lambda values: ["" if v is None else _quoted(as_json(v)) for v in values]
 
 
 def _quoted(text: str) -> str:
-    return '"' + escape(_UNSAFE.sub(_number, text)).replace('"', '""') + '"'
-
-
-def _number(sign: re.Match[str]) -> str:
-    return f"\\u{ord(sign[0]):04x}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    shown = _UNSAFE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+    return '"' + escape(shown).replace('"', '""') + '"'
 
 
 _WRITERS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
@@ -242,12 +237,9 @@ def export_tables(folder: RunFolder, formats: Collection[str], iterations: Itera
     paths = _export([folder.samples, folder.outputs], folder.export, writers)
     for number in iterations:
         iteration = folder.iteration(number)
-        paths += _export(_tables(iteration), folder.export / iteration.root.name, writers)
+        tables = [iteration.records, iteration.scores, iteration.judge_inputs]
+        paths += _export(tables, folder.export / iteration.root.name, writers)
     return paths
-
-
-def _tables(folder: IterationFolder) -> list[Path]:
-    return [folder.records, folder.scores, folder.judge_inputs]
 
 
 def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path, Path], None]]]) -> list[Path]:
@@ -441,8 +433,5 @@ def _family(family: Family, samples: Iterable[tuple[Mapping[str, str], float | N
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    return ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    escapes = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+    return ",".join(f'{key}="{value.translate(escapes)}"' for key, value in labels.items())

@@ -27,16 +27,7 @@ from ragpipe.calibration.label_import import EVENT_VERSION, merged_labels, sheet
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.score import MOST_GRADES, ScoreSpec, whole_grades
 from ragpipe.core.settings import did_you_mean
-from ragpipe.report.page_file import (
-    ROWS_PER_BLOCK,
-    DataBlock,
-    Page,
-    core_script,
-    core_style,
-    json_block,
-    page_environment,
-    page_html,
-)
+from ragpipe.report.page_file import ROWS_PER_BLOCK, Page, core_script, core_style, json_block, page_environment, page_html
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.run_folder import make_folder
 
@@ -71,24 +62,24 @@ def label_page(
         "draw": draw.draw_id,
         "score": draw.score,
         "question": draw.question,
-        "grades": _grades(draw),
+        "grades": [grade.name for grade in draw.grades],
         "annotators": list(annotators),
         "items": [{"item": case["item"], "asked": asked[case["item"]]} for case in shown],
     }
     body = page_environment(_ASSETS).get_template("label.html.jinja").render(draw=draw, count=len(shown))
+    starts = range(0, len(shown), ROWS_PER_BLOCK)
     return page_html(
         Page(
             title=f"{_TITLE}: {draw.question}",
             body=Markup(body),
             style=core_style() + _asset("label.css"),
             script="\n".join([core_script(_PIECES), _asset("label_events.js"), _asset("label.js")]),
-            blocks=[json_block("about", about), *_blocks(shown)],
+            blocks=[
+                json_block("about", about),
+                *(json_block(f"d{n}", shown[start : start + ROWS_PER_BLOCK]) for n, start in enumerate(starts)),
+            ],
         )
     )
-
-
-def _grades(draw: Draw) -> list[str]:
-    return [grade.name for grade in draw.grades]
 
 
 def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[str, Any]]:
@@ -104,11 +95,6 @@ def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[st
         }
         for item, case in sorted(items.items())
     ]
-
-
-def _blocks(shown: Sequence[dict[str, Any]]) -> list[DataBlock]:
-    starts = range(0, len(shown), ROWS_PER_BLOCK)
-    return [json_block(f"d{number}", shown[start : start + ROWS_PER_BLOCK]) for number, start in enumerate(starts)]
 
 
 @cache
@@ -176,7 +162,7 @@ def asked_question(
     metric, spec = _labelled_score(metrics, name)
     section = metric.label_question
     grades = grades or (section.grades if section and spec.name == metric.scores()[0].name else None)
-    words = question or (section.question if section else f"How do you grade this case for {_in_words(spec.name)}?")
+    words = question or (section.question if section else f"How do you grade this case for {spec.name.replace('_', ' ')}?")
     listed = [LabelGrade(name=key, value=value) for key, value in grades.items()] if grades else _by_scale(spec)
     outside = [grade.name for grade in listed if not spec.holds(grade.value)]
     if outside:
@@ -213,7 +199,3 @@ def _by_scale(spec: ScoreSpec) -> list[LabelGrade]:
     else:
         steps = (("all", high), ("partly", (low + high) / 2), ("none", low))
     return [LabelGrade(name=name, value=value) for name, value in steps]
-
-
-def _in_words(score: str) -> str:
-    return score.replace("_", " ")

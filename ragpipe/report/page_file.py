@@ -147,7 +147,7 @@ class TextPool:
 
     def number(self, text: str) -> int:
         """The number of a text: block `<prefix><number // TEXTS_PER_BLOCK>`, place `number % TEXTS_PER_BLOCK`."""
-        digest = _digest(text)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest not in self._numbers:
             self._numbers[digest] = len(self._numbers)
             self._texts.append(text)
@@ -170,10 +170,6 @@ class TextPool:
         self._blocks.append(json_block(f"{self._prefix}{self._closed}", self._texts))
         self._closed += 1
         self._texts = []
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _shown(value: Any) -> Any:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from ragpipe.report.model import ScoreCell
 from ragpipe.report.report_data import heading, method_groups, score_cell
 
 
@@ -126,12 +125,13 @@ def notebook_html(path: Path, metrics: Mapping[str, Any], gates: Mapping[str, An
     for name in metrics["overall"]["scores"]:
         cells = [score_cell(group["scores"].get(name)) for group in groups.values()]
         if any(each.mean != "-" for each in cells):
-            rows.append([escape(heading(name, metrics, ())), *map(_cell, cells)])
+            rows.append([escape(heading(name, metrics, ())), *("<br>".join(map(escape, cell.lines)) for cell in cells)])
+    texts = (f"gate {gate['name']}: {gate['outcome']}. {gate['sentence']}" for gate in gates["gates"])
     return "".join(
         [
             f"<div><p><b>{escape(verdict)}</b></p>",
             _table(["score", *groups], rows),
-            *(f"<p>{_gate(gate)}</p>" for gate in gates["gates"]),
+            *(f"<p>{escape(text)}</p>" for text in texts),
             f"<p><small>{escape(metrics['signature'])}</small></p>",
             f"<p><small>{escape(str(path))} (report.html there has every case)</small></p></div>",
         ]
@@ -143,11 +143,3 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(score: ScoreCell) -> str:
-    return "<br>".join(escape(line) for line in score.lines)
-
-
-def _gate(gate: Mapping[str, Any]) -> str:
-    return escape(f"gate {gate['name']}: {gate['outcome']}. {gate['sentence']}")

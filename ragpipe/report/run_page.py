@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -133,12 +132,11 @@ class _Zones:
 @dataclass(frozen=True)
 class FrontParts:
     """The markup around the cases: `head` above the navigation, `sections` before the cases, `fine_print` after them, the
-    signature last."""
+    signature last; `after` are names and titles of the fine print."""
 
     head: Markup
     sections: Markup
     fine_print: Markup
-    before: Sequence[tuple[str, str]]
     after: Sequence[tuple[str, str]]
 
 
@@ -151,7 +149,6 @@ def front_markup(report: Report) -> FrontParts:
         head=Markup(macros.head(shown)),
         sections=Markup(macros.sections(zones)),
         fine_print=Markup(macros.fine_print(fine_print) + macros.signature(shown)),
-        before=(),
         after=[(section.name, section.title.split(" (")[0]) for section in fine_print],
     )
 
@@ -176,10 +173,6 @@ def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
     return _Zones(answer, side, wide, folded, _WORDS), [section for section in sections if section.name not in placed]
 
 
-def _only(section: Section, parts: Sequence[SectionPart]) -> Section:
-    return replace(section, parts=tuple(parts))
-
-
 def _row_count(parts: Sequence[SectionPart]) -> int:
     return sum(len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table))
 
@@ -188,7 +181,7 @@ def _row_count(parts: Sequence[SectionPart]) -> int:
 def _template() -> Any:
     environment = page_environment(TEMPLATES)
     environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of}
-    environment.filters |= {"only": _only, "row_count": _row_count}
+    environment.filters |= {"only": lambda section, parts: replace(section, parts=tuple(parts)), "row_count": _row_count}
     for name, kind in _KINDS.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     return environment.get_template("front.html.jinja")
@@ -270,8 +263,10 @@ class RunCases:
         search (`text`), `cols` and `index`. Raises DataError."""
         cols, layout = column_block(self.rows.columns())
         texts, prompts, searched, number = TextPool(), TextPool("p"), JsonList(), 0
-        varied = self._iteration_values()
-        shown, is_with_prompts = self._shown_scores(), self.with_prompts.__contains__
+        records = [self.run.iteration(number).records for number in self._iterations()]
+        varied = IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
+        shown = [name for name in self.rows.scores if name != "overall_score"]
+        is_with_prompts = self.with_prompts.__contains__
         views = case_views(self.run, self.iteration, shown, is_with_prompts, self.rows.places)
         while part := list(islice(views, ROWS_PER_BLOCK)):
             values = list[dict[str, Any]]()
@@ -295,13 +290,6 @@ class RunCases:
         numbers = list(self.metrics.get("iterations", ()))
         return numbers if len(numbers) > 1 else []
 
-    def _iteration_values(self) -> IterationValues | None:
-        records = [self.run.iteration(number).records for number in self._iterations()]
-        return IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
-
-    def _shown_scores(self) -> list[str]:
-        return [name for name in self.rows.scores if name != "overall_score"]
-
     def _index(self, layout: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {
             "run": self.run_id,
@@ -322,11 +310,8 @@ def _stored_bytes(iteration: IterationFolder) -> int:
     with open_table(iteration.judge_inputs, ["messages", "reply"]) as file:
         groups = (file.metadata.row_group(number) for number in range(file.num_row_groups))
         columns = (group.column(number) for group in groups for number in range(group.num_columns))
-        return sum(_size(column) for column in columns if column.path_in_schema in ("messages", "reply"))
-
-
-def _size(column: pq.ColumnChunkMetaData) -> int:
-    return int(column.total_uncompressed_size)
+        sizes = (column.total_uncompressed_size for column in columns if column.path_in_schema in ("messages", "reply"))
+        return int(sum(sizes))
 
 
 def case_value(view: CaseView, texts: TextPool, prompts: TextPool) -> dict[str, Any]:
@@ -431,8 +416,12 @@ class IterationValues:
 
     def differing(self, place: int) -> dict[str, list[float | None]]:
         """Per score that has different values in the iterations a value for each; None is missing."""
-        columns = ((name, values[:, place]) for name, values in self._values.items())
-        return {name: [_number(value) for value in column] for name, column in columns if _is_varied(column)}
+        columns = {name: values[:, place] for name, values in self._values.items()}
+        return {
+            name: [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in column]
+            for name, column in columns.items()
+            if not np.array_equal(column, np.broadcast_to(column[:1], column.shape), equal_nan=True)
+        }
 
 
 def _cases(records: Path) -> Iterator[OutputKey]:
@@ -452,11 +441,3 @@ def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) 
             column = read_columns(records, [name])[name].cast(pa.float64()).to_numpy()
             values[name][order[known]] = column[known]
     return values
-
-
-def _is_varied(column: NDArray[np.float64]) -> bool:
-    return not np.array_equal(column, np.broadcast_to(column[:1], column.shape), equal_nan=True)
-
-
-def _number(value: np.float64) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None

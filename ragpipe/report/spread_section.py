@@ -162,7 +162,7 @@ def _pairs(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
         bounds, bounds_up = _scale(across, data), _scale(up, data)
         label = f"{up} against {across}, {_counted(figures.values[across], figures.values[up])}"
         markup = scatter(
-            figures.values[across], figures.values[up], bounds, (across, up), label, _unless_equal(bounds_up, bounds)
+            figures.values[across], figures.values[up], bounds, (across, up), label, None if bounds_up == bounds else bounds_up
         )
         yield Chart(
             "Score against score",
@@ -182,10 +182,6 @@ def _pairs(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
             f"A point per case{_of_iteration(data, figures)}; slower ones than the axis stand at its end.",
             folded=True,
         )
-
-
-def _unless_equal(bounds: tuple[float, float], others: tuple[float, float]) -> tuple[float, float] | None:
-    return None if bounds == others else bounds
 
 
 def _scale(name: str, data: ReportData) -> tuple[float, float]:

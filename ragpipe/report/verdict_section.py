@@ -91,7 +91,8 @@ def gates_section(data: ReportData) -> Section | None:
     gates = data.gates["gates"]
     if not gates:
         return None
-    chart = Chart("", limit_table([_limit_row(gate, data) for gate in sorted(gates, key=_rank)], "gates"))
+    ranked = sorted(gates, key=lambda gate: _RANKS.get(gate["outcome"], len(_RANKS)))
+    chart = Chart("", limit_table([_limit_row(gate, data) for gate in ranked], "gates"))
     first = sorted(gates, key=lambda gate: gate["verdict"] == "passed")[:_ROWS]
     rows = tuple(_row(gate, EVERYWHERE if gate in first else PAGES) for gate in gates)
     notes = (*_against_baseline(gates), *_powers(data))
@@ -110,16 +111,6 @@ def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
             yield Note((Verbatim(gate["score"]), *text), shown_in=TERMINAL)
 
 
-def _limit_sign(gate: Mapping[str, Any]) -> str:
-    """The limit in short: `≥ 0.7`; a drop in words."""
-    return limit(gate).replace("at least ", "≥ ").replace("at most ", "≤ ")
-
-
-def _rank(gate: Mapping[str, Any]) -> int:
-    """What blocks stands first, then what warns, what passed, and what is only shown."""
-    return _RANKS.get(gate["outcome"], len(_RANKS))
-
-
 def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
     verdict, outcome = gate["verdict"].replace("_", " "), gate["outcome"]
     kind = {"blocked": "bad", "warned": "warn", "passed": "good"}.get(outcome, "")
@@ -128,8 +119,9 @@ def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
     remark = where_text(gate["where"], "where ") if gate["where"] else ""
     subject = gate.get("score") or gate.get("failure_mode") or ""
     tier = "" if gate["tier"] == "critical" else gate["tier"]
+    signed = limit(gate).replace("at least ", "≥ ").replace("at most ", "≤ ")
     words = ", ".join(part for part in (subject if subject != gate["name"] else "", remark, tier) if part)
-    return LimitRow(gate["name"], _failing(gate, data), words, value, _limit_sign(gate), _gate_marks(gate), kind, state)
+    return LimitRow(gate["name"], _failing(gate, data), words, value, signed, _gate_marks(gate), kind, state)
 
 
 def _failing(gate: Mapping[str, Any], data: ReportData) -> str:

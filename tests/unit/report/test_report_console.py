@@ -204,29 +204,16 @@ def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(i
     assert all("answer_relevance" not in case.get("it", {}) for case in cases)
 
 
-@pytest.mark.parametrize(
-    ("answer", "usd", "cell", "words"),
-    [
-        # a case costs twice what judging it once does, and r* = sqrt(2 * .03 / .09) is below 1: more cases
-        (0.02, 0.03, "6.0 x (best 1.0)", "Here it costs 2.0 times as much ($0.0200 for its answer, $0.0100 to judge it once)"),
-        (0.48, 0.03, "6.0 x (best 4.0)", "Here it costs 48.0 times as much"),  # sqrt(48 / 3)
-        (None, 0.03, "6.0 x", "what its answer costs is not recorded"),
-        (0.02, None, "6.0 x", "What judging a case costs is not known"),
-    ],
-)
-def test_more_cases_or_more_judgings(iterated: Path, answer: float | None, usd: float | None, cell: str, words: str) -> None:
+def test_more_cases_or_more_judgings(iterated: Path) -> None:
+    """A judge of variance .03 among cases of .09: judging twice pays where a case costs 2 * .09 / .03 = 6 judgings."""
     metrics, cost = read_results(iterated, iterated / "iteration-3")
-    noise = {"n_cases": 2, "repeats": 3, "judge_variance": 0.03, "item_variance": 0.09, "floor": 0.1, "second_judging_from": 6.0}
     for group in metrics["by"]["method"].values():
-        group["scores"]["faithfulness"]["noise"] = noise
-    metrics["overall"]["operations"]["usage"] = {} if answer is None else {"cost_usd": {"mean": answer}}
-    cost["used"]["per_case"]["usd"] = usd
+        group["scores"]["faithfulness"]["noise"] = {"judge_variance": 0.03, "item_variance": 0.09, "second_judging_from": 6.0}
     section = iterations_section(ReportData(metrics, cost))
     assert section is not None
-    table, *notes = section.parts
+    table = section.parts[0]
     assert isinstance(table, Table)
-    assert table.rows[0].cells[-1] == cell
-    assert words in str(notes)
+    assert table.rows[0].cells[-1] == "6.0 x"
 
 
 FRAME_SPECS = [ScoreSpec("faithfulness")]
