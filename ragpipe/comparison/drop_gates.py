@@ -38,7 +38,7 @@ from ragpipe.score.iterations import cases_of, chosen_cases, open_records, repea
 from ragpipe.score.normalisation import OVERALL, interval_of
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
-from ragpipe.stats.differences import PairedDifference, paired_difference
+from ragpipe.stats.differences import paired_difference
 from ragpipe.stats.intervals import Estimate
 from ragpipe.store.files import is_regular_file, open_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
@@ -136,7 +136,12 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
     keep = chosen[pairs.candidate]
     left_out = baseline.left_out(gate.labels())
-    differences = [*_differences(run, gate, baseline), *_cases_left_out(left_out), *_data_difference(run, rows, pairs, keep)]
+    differences = list(_differences(run, gate, baseline))
+    if left_out.missing:  # what fell there would be in no figure
+        first = on_one_line(str(left_out.first), _ID)
+        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
+        differences.append(ChangedKey("data", "cases", text, "left out"))
+    differences += _data_difference(run, rows, pairs, keep)
     alone = {"only_base": left_out.missing, "only_candidate": int(np.sum(chosen)) - int(np.sum(keep))}
     beside = {"differs": [difference._asdict() for difference in differences], **alone}
     if refused := [difference for difference in differences if difference.part not in gate.accept]:
@@ -169,7 +174,14 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
         "n_ok": paired.n,
         "p_value": drop.p_value,
         "absent": None,
-        "paired": {**sides, **_paired(paired, drop)},
+        "paired": {
+            **sides,
+            "n": paired.n,
+            "questions": paired.clusters,
+            **{name: getattr(paired, name) for name in ("wins", "losses", "ties", "changed", "detectable")},
+            "state": drop.state,
+            "reason": drop.reason,
+        },
     }
 
 
@@ -190,12 +202,6 @@ def _of_the_system(
     if reason == "judge_moved" or (reason and narrowed is drop):
         return replace(drop, state="inconclusive", reason=reason, p_value=None)
     return replace(narrowed, reason=reason) if reason else drop
-
-
-def _paired(paired: PairedDifference, drop: DropVerdict) -> dict[str, Any]:
-    counts = {"wins": paired.wins, "losses": paired.losses, "ties": paired.ties, "changed": paired.changed}
-    verdict = {"state": drop.state, "reason": drop.reason}
-    return {"n": paired.n, "questions": paired.clusters, **counts, "detectable": paired.detectable, **verdict}
 
 
 def _absent(why: str, paired: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -229,14 +235,6 @@ def _scoring_of(scoring: Mapping[str, Any], name: str, *, by_rate: bool) -> dict
         decisive = {"thresholds": scoring["thresholds"], "passes_with": scoring["passes_with"]}
         parts |= {key: {name: names.get(name)} for key, names in decisive.items()}
     return parts
-
-
-def _cases_left_out(left_out: LeftOut) -> Iterator[ChangedKey]:
-    """One difference where the run lacks cases of the baseline: what fell there would be in no figure."""
-    if left_out.missing:
-        first = on_one_line(str(left_out.first), _ID)
-        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
-        yield ChangedKey("data", "cases", text, "left out")
 
 
 def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -> Iterator[ChangedKey]:

@@ -166,13 +166,9 @@ def _verdicts(side: Side, bases: Mapping[str, HistoryRun | None], settings: Comp
     for base_run in runs.values():
         names = [name for name, base in bases.items() if base is base_run]
         with opened_side(base_run.folder, base_run.manifest) as base:
-            verdicts |= _against(base, side, names, settings)
+            together = headline_scores(base.metrics, side.metrics, names)
+            verdicts |= _decided(base, side, paired_cases(base.cases, side.cases), names, together, settings)[1]
     return verdicts
-
-
-def _against(base: Side, side: Side, names: list[str], settings: CompareSettings) -> dict[str, DifferenceVerdict]:
-    together = headline_scores(base.metrics, side.metrics, names)
-    return _decided(base, side, paired_cases(base.cases, side.cases), names, together, settings)[1]
 
 
 def _decided(

@@ -184,7 +184,10 @@ def calibration_markdown(calibration: Calibration) -> str:
 
 def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
     source = f"the recorded score {code_span(score.recorded)}" if score.recorded else f"draw {code_span(score.draw_id or '')}"
-    yield f"Labels of {source}; {_REFERENCES[score.reference]}. {_threshold(score)}"
+    threshold = score.bound_to.threshold
+    no_verdicts = "The judge gives no verdicts: there is no threshold."
+    verdicts = no_verdicts if threshold is None else f"A case passes from {threshold:g}."
+    yield f"Labels of {source}; {_REFERENCES[score.reference]}. {verdicts}"
     yield ""
     ceiling = score.ceiling.statistics if score.ceiling else {}
     rows = [
@@ -201,11 +204,6 @@ def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
         yield f"- highest correlation that any judge can have with these labels: {score.ceiling.highest_correlation:.2f}"
     yield from _confusion(score)
     yield from _slices(score)
-
-
-def _threshold(score: ScoreCalibration) -> str:
-    threshold = score.bound_to.threshold
-    return "The judge gives no verdicts: there is no threshold." if threshold is None else f"A case passes from {threshold:g}."
 
 
 def _confusion(score: ScoreCalibration) -> Iterator[str]:

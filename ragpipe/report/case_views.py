@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.core.sample import OUTPUT_KEY, distinct_references
-from ragpipe.core.text import MatchableText, Span, on_one_line, quote_pieces
+from ragpipe.core.text import MatchableText, on_one_line, quote_pieces
 from ragpipe.report.styled_text import plural
 from ragpipe.score.chunk_support import CARRIED, ChunkSupport, chunk_support
 from ragpipe.store.run_folder import IterationFolder, RunFolder
@@ -95,7 +95,9 @@ def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
     for item in (item for values in details for item in _objects(values)):
         texts = [passage.quote for passage in passages_of(item.get("evidence"))]
         if "places" not in item:  # else it is a quote of the object around it
-            texts += [text for key in _QUOTE_KEYS for text in _texts_under(item, key)]
+            values = (item.get(key) for key in _QUOTE_KEYS)
+            listed = (text for value in values for text in (value if isinstance(value, list) else [value]))
+            texts += [text for text in listed if isinstance(text, str) and text.strip()]
         quotes += [(text, passage_mark(item)) for text in texts]
     return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
 
@@ -141,11 +143,6 @@ def passage_mark(item: Mapping[str, Any]) -> str:
     if item.get("verdict") == "contradicted":
         return "contradicts"
     return "supports" if item.get("supported") is True else "quoted"
-
-
-def _texts_under(item: Mapping[str, Any], key: str) -> list[str]:
-    value = item.get(key)
-    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text.strip()]
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -234,19 +231,14 @@ def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextP
     length = len(text) if limit is None else min(limit, len(text))
     if not quotes.kinds:
         return [TextPart(text[:length])] if length else []
-    covers = _covers(text, quotes)
+    matchable = MatchableText(text)
+    covers = [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)]
     kinds = ["", *dict.fromkeys(kind for kind, _ in covers)]
     covered = np.zeros(length, np.int64)
     for kind, (start, end) in reversed(covers):  # the earlier ones last, over the later ones
         covered[start:end] = kinds.index(kind)
     cuts = [0, *(np.flatnonzero(np.diff(covered)) + 1).tolist(), length] if length else []
     return [TextPart(text[start:end], kinds[covered[start]] or None) for start, end in pairwise(cuts)]
-
-
-def _covers(text: str, quotes: Quotes) -> list[tuple[str, Span]]:
-    """The stretches of a text that quotes cover, in the order of the quotes."""
-    matchable = MatchableText(text)
-    return [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)]
 
 
 TEXT_MAX = 8000  # characters of one text; the tables have it whole
@@ -360,6 +352,7 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     quotes = Quotes(evidence_quotes(*findings)[:QUOTES_MAX])
     claims = Quotes(unsupported_claims(*findings)[:QUOTES_MAX])
     chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
+    counts = {"contexts": len(chunks), "questions": len(rows.calls)}
     return CaseView(
         sample_id=record["sample_id"],
         method=record["method"],
@@ -379,17 +372,13 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
         calls=_calls(rows.calls[:ITEMS_MAX]),
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
-        left_out=list(_left_out(contexts=len(chunks), questions=len(rows.calls))),
+        left_out=[f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX],
     )
 
 
 def _texts(record: Mapping[str, Any], column: str) -> list[str]:
     """A list column of a record; empty for a null and for a run without the column."""
     return list(record.get(column) or ())
-
-
-def _left_out(**counts: int) -> Iterator[str]:
-    return (f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX)
 
 
 def _score_views(

@@ -231,7 +231,9 @@ def scatter(
     """
     both = np.isfinite(across) & np.isfinite(up)
     x, y = _places(across[both], bounds), _places(up[both], bounds_up or bounds)
-    has_points = len(x) <= POINTS_MAX and not _crowded(x, y)
+    places = np.stack([(x * _SIDE).round(), (y * _SIDE).round()])
+    is_crowded = 3 * np.unique(places, axis=1).shape[1] < len(x)  # on average more than three share a place
+    has_points = len(x) <= POINTS_MAX and not is_crowded
     ends = map(axis_number, (*bounds, *(bounds_up or bounds)))
     points, bins = (_path(x, y), ()) if has_points else (None, _bins(x, y))
     return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label, diagonal=not bounds_up))
@@ -246,12 +248,6 @@ def _places(values: Floats, bounds: tuple[float, float]) -> Floats:
     low, high = bounds
     places: Floats = np.clip((values - low) / ((high - low) or 1.0), 0, 1)
     return places
-
-
-def _crowded(x: Floats, y: Floats) -> bool:
-    """Whether points hide each other: on average more than three share a place."""
-    places = np.stack([(x * _SIDE).round(), (y * _SIDE).round()])
-    return bool(3 * np.unique(places, axis=1).shape[1] < len(x))
 
 
 def _path(x: Floats, y: Floats) -> str:

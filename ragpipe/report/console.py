@@ -188,7 +188,8 @@ class JobConsole(Console):
 
 def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> list[list[int]]:
     """The places of a table's columns in lots that fit `width`; each begins with the first `names`, and none is empty."""
-    widths = [_column_width(column) for column in zip(*table, strict=True)]
+    columns = ([line for text in column for line in text.splitlines() or [""]] for column in zip(*table, strict=True))
+    widths = [max(min(columns_of(line), _HEAD_MAX) for line in lines) + GAP for lines in columns]
     lots, used = [list(range(names))], sum(widths[:names])
     for place in range(names, len(widths)):
         if len(lots[-1]) > names and used + widths[place] > width + GAP:
@@ -197,11 +198,6 @@ def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> l
         lots[-1].append(place)
         used += widths[place]
     return lots
-
-
-def _column_width(texts: Sequence[str]) -> int:
-    """Columns of the terminal that these texts take, with the gap around them."""
-    return max(min(columns_of(line), _HEAD_MAX) for text in texts for line in text.splitlines() or [""]) + GAP
 
 
 TICK_S = 0.5
@@ -316,7 +312,7 @@ class SafeStream:
     def __init__(self, stream: TextIO | None):
         self._stream = stream
         self.silent = stream is None
-        self.encoding = _encoding(stream)
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
         self.ascii_only = not self.encoding.lower().replace("-", "").startswith("utf")
 
     def write(self, text: str) -> int:
@@ -365,15 +361,6 @@ class SafeStream:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self.fileno())
                 os.close(nowhere)
-
-
-def _encoding(stream: Any) -> str:
-    name = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        "".encode(name)
-    except LookupError:
-        return "ascii"
-    return str(name)
 
 
 _SEPARATOR = " | "

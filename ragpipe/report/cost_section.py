@@ -88,16 +88,13 @@ def _notes(cost: Mapping[str, Any]) -> Iterator[RichText]:
     if _is_computed(used):
         return
     if used["unpriced_reasons"]:
-        yield ("Calls without a known price: ", *_counted(used["unpriced_reasons"]), ".")
+        counted = [(Verbatim(name), f" {whole(n)}") for name, n in used["unpriced_reasons"].items()]
+        yield ("Calls without a known price: ", *pieces_of(joined(counted, ", ")), ".")
     yield judge_line(used)
     yield cost_per_case(used)
     if cost["prices"]:
         sources = [(Verbatim(name), f" by {rates['source']}") for name, rates in cost["prices"].items()]
         yield ("Prices: ", *pieces_of(joined(sources, ", ")), ".")
-
-
-def _counted(counts: Mapping[str, int]) -> tuple[Any, ...]:
-    return pieces_of(joined([(Verbatim(name), f" {whole(n)}") for name, n in counts.items()], ", "))
 
 
 def _spend(cost: Mapping[str, Any]) -> str:
@@ -250,14 +247,11 @@ def _usage(metrics: Mapping[str, Any]) -> Table:
             means = (f"{usage[key]['mean']:,.1f}" if key in usage else "-" for key in ("tokens_in", "tokens_out"))
             total = usage.get("tokens_total")
             spread = (f"{total['p50']:,.0f} / {total['p95']:,.0f}", whole(total["sum"])) if total else ("-", "-")
-            rows.append(TableRow((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *_prices(usage))))
+            usd = usage["cost_usd"]
+            prices = (money(usd["mean"]), money(usd["sum"])) if usd else (f"unknown for {whole(usage['n_unpriced'])}", "-")
+            rows.append(TableRow((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *prices)))
     columns = (TableColumn("method", is_text=True), *map(TableColumn, _USAGE))
     return Table(columns, tuple(rows), "Tokens and money of the system", shown_in=PAGES)
-
-
-def _prices(usage: Mapping[str, Any]) -> tuple[str, str]:
-    usd = usage["cost_usd"]
-    return (money(usd["mean"]), money(usd["sum"])) if usd else (f"unknown for {whole(usage['n_unpriced'])}", "-")
 
 
 _JUDGED = {"n_ok": "ok", "n_skipped": "skipped", "n_error": "error", "n_missing": "not measured"}

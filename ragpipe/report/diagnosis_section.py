@@ -185,7 +185,7 @@ def _mode_cells(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) 
         whole(mode["n"]),
         *mode_shares(mode["n"], metrics),
         whole(mode["n_judged"]),
-        _items(name, mode, metrics),
+        Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else ""),
         *map(whole, by_method),
     )
 
@@ -198,11 +198,6 @@ def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
         f"{n / total:.1%}" if total else "-" for total in (cases, overall["n_with_failure_mode"], overall["n_failure_modes"])
     )
     return of_cases, of_with_mode, of_modes
-
-
-def _items(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> Prose:
-    """`23 unsupported claims`: what is counted beside the cases of a failure mode; empty where nothing is."""
-    return Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
 
 
 def low_scores_section(data: ReportData) -> Section | None:

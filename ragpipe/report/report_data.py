@@ -21,7 +21,7 @@ from ragpipe.report.model import Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
 from ragpipe.score.accumulators import stage_times
-from ragpipe.score.iterations import cases_of, members
+from ragpipe.score.iterations import cases_of
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.system_usage import USD, figures, suite_seconds
 from ragpipe.store.run_folder import IterationFolder
@@ -66,7 +66,6 @@ class CaseFigures:
         methods: the places of the cases of each method, in the order of the data.
         values: the charted scores, in their native scales.
         operations: `latency_ms` (the system's total, else the sum of its stages), `tokens_total` and `cost_usd` as recorded.
-        slices: the places of the cases of each value of each field that the run is broken down by.
     """
 
     iteration: int
@@ -74,7 +73,6 @@ class CaseFigures:
     methods: Mapping[str, Whole]
     values: Mapping[str, Floats]
     operations: Mapping[str, Floats] = field(default_factory=dict)
-    slices: Mapping[str, Mapping[str, Whole]] = field(default_factory=dict)
 
 
 def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int) -> CaseFigures:
@@ -87,9 +85,7 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
     with open_table(records) as file:
         known = set(file.schema_arrow.names)
         values = {name: numbers_of(file, name) for name in chart_names(metrics) if name in known}
-    fields = [name for name in metrics["by"] if name != "method" and "*" not in name]
-    by = members(records, {name: metrics["by"][name] for name in fields}) if len(methods) > 1 else {}
-    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), by)
+    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)))
 
 
 def _operations(records: Path, n: int) -> dict[str, Floats]:

@@ -469,19 +469,13 @@ def _first_score(data: ReportData) -> Iterator[Table | Note]:
         TableColumn(f"mean [{metrics['scoring']['level']:.0%}]", is_text=True),
         TableColumn("values" if several else "n", drop=1),
         *([TableColumn("iterations", drop=4)] if several else []),
-        *_difference_columns(data),
+        *([] if data.methods is None else [TableColumn(Verbatim(f"against {data.methods['base']}"), is_text=True)]),
+        *([] if data.methods is None else [TableColumn("cases in both", drop=3), TableColumn("verdict", is_text=True)]),
     )
     rows = (TableRow((Verbatim(method), *_method_cells(names[0], method, data))) for method in methods)
     yield Table(columns, tuple(rows), shown_in=TERMINAL)
     if left_out := len(groups) - len(methods):
         yield Note(f"and {plural(left_out, 'method')} between them in the report", shown_in=TERMINAL)
-
-
-def _difference_columns(data: ReportData) -> Sequence[TableColumn]:
-    if data.methods is None:
-        return ()
-    base = TableColumn(Verbatim(f"against {data.methods['base']}"), is_text=True)
-    return (base, TableColumn("cases in both", drop=3), TableColumn("verdict", is_text=True))
 
 
 def _method_cells(name: str, method: str, data: ReportData) -> Iterator[Cell]:

@@ -424,14 +424,10 @@ class IterationValues:
         }
 
 
-def _cases(records: Path) -> Iterator[OutputKey]:
-    for batch in batches(records, OUTPUT_KEY, size=_BATCH):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
 def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Per score an array as long as `places`; NaN where the iteration has no value."""
-    order = np.fromiter((places.get(case, -1) for case in _cases(records)), dtype=np.int64)
+    keys = (zip(*(c.to_pylist() for c in batch.columns), strict=True) for batch in batches(records, OUTPUT_KEY, size=_BATCH))
+    order = np.fromiter((places.get(case, -1) for part in keys for case in part), dtype=np.int64)
     known = order >= 0
     columns = schema_of(records).names
     values = {}

@@ -56,7 +56,7 @@ from ragpipe.report.report_data import (
     table_scores,
 )
 from ragpipe.report.styled_text import bracketed, decimal, money, plural, whole
-from ragpipe.score.normalisation import OVERALL, estimate_of, interval_of
+from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.system_usage import USD
 from ragpipe.stats.intervals import estimate_mean, normal_quantile
 
@@ -367,7 +367,6 @@ _OPEN_LEAST, _OPEN_MOST = 3, 5  # rows of the first map
 _FIRST_SCREEN = 8  # rows of this map and of the chart of the headline scores together
 _ROWS = 8  # of one map; the rest is folded or in metrics.json
 _CELLS = 130  # of all maps on a page: a map is for looking, metrics.json has every figure
-_METHODS = 3  # methods with maps of their own
 _COLUMNS = 6  # scores of a map: with more it would not fit beside what is wrong
 NOTE = "Blue △▲ is better, orange ▽▼ worse than the whole run (filled: by 15 % of the scale), grey undecided. Cells link to the cases that miss the threshold."
 
@@ -403,10 +402,6 @@ def slice_charts(data: ReportData) -> Iterator[Chart | Note]:
         if place == 0 and len(rows) > n_open:
             rest = rows[n_open:]
             yield Chart((*title, f": {len(rest)} more values"), _table(item.field, heads, rest), folded=True)
-        if place == 0:
-            of_methods = list(_by_method(data, names, item, rows[:n_open]))
-            cells -= len(of_methods) * len(rows[:n_open]) * len(names)
-            yield from of_methods
         if more := len(item.rows) - len(rows):
             left_out.append(f"{more} more of {item.field}")
     if left_out:
@@ -424,7 +419,7 @@ def _maps(data: ReportData, names: Sequence[str]) -> Iterator[_Map]:
             continue
         rows = []
         for value, group in groups.items():
-            cells = [_cell(group["scores"].get(name), name, f"{field}:{value}", None, data) for name in names]
+            cells = [_cell(group["scores"].get(name), name, f"{field}:{value}", data) for name in names]
             rows.append((value, group["n_cases"], cells))
         yield _Map(field, sorted(rows, key=_prominence), sum(_shaded(cells) for _, _, cells in rows))
 
@@ -438,7 +433,7 @@ def _shaded(cells: Sequence[HeatCell | None]) -> int:
     return sum(cell is not None and cell.shade != 0 for cell in cells)
 
 
-def _cell(score: Mapping[str, Any] | None, name: str, chosen: str, method: str | None, data: ReportData) -> HeatCell | None:
+def _cell(score: Mapping[str, Any] | None, name: str, chosen: str, data: ReportData) -> HeatCell | None:
     """The mean of a slice, shaded by how far it is from the mean of the whole run where its interval leaves that out."""
     if score is None or score["mean"] is None:
         return None
@@ -457,41 +452,5 @@ def _cell(score: Mapping[str, Any] | None, name: str, chosen: str, method: str |
         words = f"{'better' if is_better else 'worse'} than the whole run, {decimal(whole_run * factor, places)}"
     figures = f"n = {whole(score['n_ok'])}" + (f", {bracketed(bounds, factor, places)}" if bounds and not few else "")
     mark = {2: "▲ ", 1: "△ ", -1: "▽ ", -2: "▼ "}.get(shade, "")
-    link = page_address(method=method, score=name, verdict="miss", slice=chosen)
+    link = page_address(score=name, verdict="miss", slice=chosen)
     return HeatCell(f"{mark}{decimal(score['mean'] * factor, places)}", f"{figures}: {words}", link, shade, few)
-
-
-def _by_method(
-    data: ReportData, names: Sequence[str], item: _Map, rows: Sequence[tuple[str, int, Sequence[HeatCell | None]]]
-) -> Iterator[Chart]:
-    """The same map for each of the first methods, from the columns of the cases; None without them."""
-    figures = data.figures
-    if figures is None or item.field not in figures.slices:
-        return
-    for method, of_method in list(figures.methods.items())[:_METHODS]:
-        table = []
-        for value, _, _ in rows:
-            places = np.intersect1d(figures.slices[item.field].get(value, of_method[:0]), of_method)
-            cells = [_method_cell(name, places, f"{item.field}:{value}", method, data) for name in names]
-            table.append((value, len(places), cells))
-        yield Chart(
-            ("By ", Verbatim(item.field), ", ", Verbatim(method)),
-            _table(item.field, [heading(name, data.metrics, data.settings.percent) for name in names], table),
-            folded=True,
-        )
-
-
-def _method_cell(
-    name: str, places: np.ndarray[Any, np.dtype[np.int64]], chosen: str, method: str, data: ReportData
-) -> HeatCell | None:
-    figures = data.figures
-    if figures is None or name not in figures.values:
-        return None
-    values = figures.values[name][places]
-    measured = np.isfinite(values)
-    if not measured.any():
-        return None
-    codes = np.unique(figures.samples[places][measured], return_inverse=True)[1].astype(np.int64)
-    estimate = estimate_of(values[measured], codes, data.metrics["declared"][name], data.metrics["scoring"]["level"])
-    score = {"mean": estimate.value, "n_ok": int(measured.sum()), **interval_of("interval", estimate)}
-    return _cell(score, name, chosen, method, data)

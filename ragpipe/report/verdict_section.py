@@ -383,7 +383,11 @@ def _methods(data: ReportData) -> tuple[str, list[tuple[str, str]]] | None:
         told = score["state"], words
     reasons = with_reservations(told, score, OTHER_SHARE, (base, subject))
     reasons += [("other_methods", text) for text in _others(candidates, name, method)]
-    return score["state"], [*reasons, *_fallen(data.methods)]
+    for other, slices in data.methods["slices"].items():  # of each that is not worse as a whole the slice that fell most
+        fallen = [row for row in slices if row["state"] == "worse"]
+        if fallen and candidates[other][fallen[0]["score"]]["state"] != "worse":
+            reasons.append(("slice_fell", f"{on_one_line(other, _NAME)} is {fallen_text(fallen)}"))
+    return score["state"], reasons
 
 
 def _others(candidates: Mapping[str, Mapping[str, Any]], name: str, method: str) -> Iterator[str]:
@@ -398,14 +402,6 @@ def _others(candidates: Mapping[str, Mapping[str, Any]], name: str, method: str)
         yield f"the other {len(states)}: {', '.join(f'{n} {state}' for state, n in counts)}"
     else:
         yield from (f"{on_one_line(other, _NAME)}: {state}" for other, state in states.items())
-
-
-def _fallen(methods: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """For each method that is not worse as a whole the slice that fell most."""
-    for method, slices in methods["slices"].items():
-        fallen = [row for row in slices if row["state"] == "worse"]
-        if fallen and methods["candidates"][method][fallen[0]["score"]]["state"] != "worse":
-            yield "slice_fell", f"{on_one_line(method, _NAME)} is {fallen_text(fallen)}"
 
 
 def best_method(data: ReportData) -> str | None:
