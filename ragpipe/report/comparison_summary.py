@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.comparison.headline import lost_texts, silent_texts, slice_text
 from ragpipe.comparison.score_differences import OPERATIONS
 from ragpipe.comparison.settings import SMALLEST_SHARE
-from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
-from ragpipe.report.model import Table, TableColumn, TableRow, Verbatim
+from ragpipe.core.text import escape_markdown, on_one_line
+from ragpipe.report.markdown import render_sections
+from ragpipe.report.model import Note, Prose, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, run_words, whole, wins_text
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
-_TEXTS = tuple(place for place, head in enumerate(HEADS) if head in ("score", "verdict"))
 NAMED = 5
 """Flipped cases and slices that are named."""
 _ID = 60
@@ -292,9 +292,13 @@ _DROPS = {"could show": 4, "w/t/l": 3, "new": 2, "base": 1}  # columns that a na
 
 def headline_table(comparison: Mapping[str, Any]) -> Table:
     """A row per headline score, then medians and means of latency and cost."""
-    columns = (TableColumn(head, is_text=place in _TEXTS, drop=_DROPS.get(head, 0)) for place, head in enumerate(HEADS))
-    rows = (TableRow((Verbatim(name.partition(" (")[0]), *figures)) for name, *figures in headline_rows(comparison))
-    return Table(tuple(columns), tuple(rows))
+    return _table([[name.partition(" (")[0], *figures] for name, *figures in headline_rows(comparison)])
+
+
+def _table(rows: Iterable[Sequence[str]], title: str = "") -> Table:
+    """The rows of scores under `HEADS`."""
+    columns = (TableColumn(head, is_text=head in ("score", "verdict"), drop=_DROPS.get(head, 0)) for head in HEADS)
+    return Table(tuple(columns), tuple(TableRow((Verbatim(name), *figures)) for name, *figures in rows), title)
 
 
 def operation_rows(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
@@ -336,77 +340,54 @@ def _dominant_words(dominant: Mapping[str, Any], score: Mapping[str, Any], has_o
     return f"more than half of all change is one case, {ends}; without it the mean differs by {figure_text(without, sign=True)}"
 
 
-_LISTED = 20  # flipped cases and slices of a comparison
+_LISTED = 20  # slices of a comparison
 
 
 def summary_markdown(document: Mapping[str, Any]) -> str:
-    """The page: for each candidate the verdict, the headline scores, flips, slices, all scores, and what differs."""
-    lines = [f"# Compared with {escape_markdown(side_label(document['base']))}", ""]
-    lines += [f"- {escape_markdown(line)}" for line in side_lines(document)]
-    for comparison in document["comparisons"]:
-        lines += ["", *_candidate(document, comparison)]
-    settings = document["settings"]
-    lines += [
-        "",
-        f"Intervals are {settings['level']:.0%}, by question; *w/t/l* counts cases in which the new one is better, equal, worse. "
-        "*could show* is the true difference that these cases find in 8 of 10 samples. "
-        f"*same*: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
-    cases = comparison["cases"]
-    yield f"## {escape_markdown(side_label(document['candidates'][comparison['candidate']]))}"
-    yield from ("", f"**{escape_markdown(comparison['verdict']['sentence'], 2000)}**", "")
-    yield (
-        f"{whole(cases['both'])} shared cases of {whole(cases['questions'])} questions; only in the base "
-        f"{whole(cases['only_base'])}, only in the new one {whole(cases['only_candidate'])}."
+    """The page: both runs, and for each candidate the verdict, the headline scores, flips, slices, all scores, and what differs."""
+    reading = (
+        f"Intervals are {document['settings']['level']:.0%}, by question; w/t/l counts cases in which the new one is better, equal, worse. "
+        "could show is the true difference that these cases find in 8 of 10 samples. "
+        f"same: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set."
     )
-    yield ""
-    yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in headline_rows(comparison)], left=_TEXTS)
-    side = document["candidates"][comparison["candidate"]]
-    notes = [*_notes(document, comparison)]
-    if notes:
-        yield from ("", *(f"- {escape_markdown(line, 2000)}" for line in notes))
-    yield from _flips(comparison, side)
-    yield from _slices(comparison)
-    rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
-    if rest:
-        yield from ("", "<details><summary>other scores</summary>", "")
-        yield from markdown_table(HEADS, [[code_span(row[0]), *row[1:]] for row in difference_rows(rest)], left=_TEXTS)
-        yield from ("", "Each on its own: no correction for their number.", "", "</details>")
-
-
-def _flips(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
-    flips = {name: keys for name, keys in comparison["flips"].items() if comparison["scores"][name]["headline"]}
-    if not flips:
-        return
-    yield from ("", "### Flips", "")
-    for name, directions in flips.items():
-        for direction, text in (("to_failed", "no longer pass"), ("to_passed", "now pass")):
-            if keys := directions[direction]:
-                more = f" and {whole(len(keys) - _LISTED)} more" if len(keys) > _LISTED else ""
-                cases = ", ".join(code_span(case_text(key, bool(side["method"]))) for key in keys[:_LISTED])
-                yield f"- {code_span(name)}: {whole(len(keys))} {text}: {cases}{more}"
-
-
-def _slices(comparison: Mapping[str, Any]) -> Iterator[str]:
-    decided = _decided(comparison["slices"])
-    if not decided:
-        return
-    yield from ("", "### Slices that differ", "")
-    rows = [
+    return render_sections(
+        f"Compared with {escape_markdown(side_label(document['base']))}",
         [
-            code_span(slice_text(row)),
-            code_span(row["score"]),
-            whole(row["n"]),
-            difference_text(row),
-            figure_text(row["q_value"]),
-            row["state"],
-        ]
+            Section("runs", "Runs", tuple(Note(Prose(line)) for line in side_lines(document))),
+            *(_candidate(document, comparison) for comparison in document["comparisons"]),
+            Section("reading", "How to read it", (Note(reading),)),
+        ],
+    )
+
+
+def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Section:
+    side = document["candidates"][comparison["candidate"]]
+    first = (comparison["verdict"]["sentence"], title_line(document, comparison))
+    lines = [*flip_lines(comparison, side), *_notes(document, comparison)]
+    rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
+    others = "Other scores, each on its own: no correction for their number"
+    decided = _decided(comparison["slices"])
+    heads = ("slice", "score", "n", "difference", "q", "verdict")
+    rows = [
+        TableRow(
+            (
+                Verbatim(slice_text(row)),
+                Verbatim(row["score"]),
+                whole(row["n"]),
+                difference_text(row),
+                figure_text(row["q_value"]),
+                row["state"],
+            )
+        )
         for row in decided[:_LISTED]
     ]
-    yield from markdown_table(["slice", "score", "n", "difference", "q", "verdict"], rows, left=(0, 1, 5))
-    if len(decided) > _LISTED:
-        yield from ("", f"and {whole(len(decided) - _LISTED)} more")
+    columns = tuple(TableColumn(head, is_text=head in ("slice", "score", "verdict")) for head in heads)
+    more = f", {whole(len(decided) - _LISTED)} more in comparison.json" if len(decided) > _LISTED else ""
+    parts: list[SectionPart] = [
+        *(Note(Prose(line)) for line in first),
+        _table(headline_rows(comparison)),
+        *(Note(Prose(line)) for line in lines),
+        *([Table(columns, tuple(rows), f"Slices that differ{more}")] if rows else []),
+        *([_table(difference_rows(rest), others)] if rest else []),
+    ]
+    return Section("candidate", escape_markdown(side_label(side)), tuple(parts))

@@ -128,7 +128,7 @@ def _piece(piece: Piece) -> str:
     if isinstance(piece, Verbatim):
         return code_span(piece, _TEXT_LIMIT)
     if isinstance(piece, Prose):
-        return escape_markdown(piece)
+        return escape_markdown(piece, 2000)
     return f"**{piece}**" if isinstance(piece, Strong) else piece
 
 
