@@ -149,10 +149,11 @@ def _layouts(table: Table, screen: Screen) -> Iterator[tuple[_Grid, set[int]]]:
     """The table from its widest form to its narrowest, each with its columns of words: without the columns that can be left out,
     without intervals, with shorter names, then with rows and columns exchanged."""
     limits = sorted({column.drop for column in table.columns}, reverse=True)
+    has_count = any(0 < limit < 4 for limit in limits)
     for intervals in (True, False):
         for width in _NAME_WIDTHS[:3] if intervals else _NAME_WIDTHS:
-            # a count, which has 1, goes after the intervals
-            for limit in [limit for limit in limits if limit or not intervals or 1 not in limits]:
+            # a count goes after the intervals, words before them
+            for limit in [limit for limit in limits if limit or not (intervals and has_count)]:
                 kept = [place for place, column in enumerate(table.columns) if column.drop <= limit]
                 left = {number for number, place in enumerate(kept) if table.columns[place].is_text}
                 yield _grid(table, kept, width, screen, intervals=intervals), left
