@@ -128,7 +128,8 @@ def test_pages_share_rows_and_columns_in_one_order(report: Report) -> None:
     html, markdown = ({s.name: tables_of(s) for s in sections_with_tables(report, medium)} for medium in PAGE_MEDIA)
     assert list(html) == [name for name in markdown if name not in ("slices", "categories")]
     for name, tables in html.items():
-        places = [[full.columns for full in markdown[name]].index(table.columns) for table in tables]
+        heads = [(full.title, full.columns) for full in markdown[name]]
+        places = [heads.index((table.title, table.columns)) for table in tables]
         assert places == sorted(places)
         for place, table in zip(places, tables, strict=True):
             full_rows = markdown[name][place].rows
