@@ -258,7 +258,7 @@ A usage has these keys:
 | `trust` | what is known of the judge by human labels, and what failed, as `code` and `text`: `uncalibrated`, `calibrated`, `calibration_failed`, `judgements_failed`, `system_errors` |
 
 The codes: the states above; `values_lost`, `judge_moved`, `states_nothing`, `coverage` and `jury` (what makes figures say little of the system), `too_few`, `no_pairs`,
-`level`, `problem` (the most frequent diagnosis), `other_methods`, `slice_fell`; of a comparison also `other_conditions`, `also_worse`, `also_better`, `no_score`. In the folder of a
+`level`, `problem` (the most frequent diagnosis), `other_methods`, `slice_fell`; of a comparison also `other_conditions`, `also_worse`, `also_better`, `mode_rose`, `mode_fell`, `no_score`. In the folder of a
 [comparison](comparing.md#the-page-and-the-files) `verdicts` has one for each candidate, with the `score` that decided.
 
 ## metrics.json

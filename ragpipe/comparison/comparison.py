@@ -21,6 +21,7 @@ from ragpipe.comparison.index_differences import index_differences
 from ragpipe.comparison.run_differences import MUST_MATCH, ChangedKey, drift_differences, refused_parts, setting_differences
 from ragpipe.comparison.score_differences import (
     OPERATIONS,
+    SIDES,
     PairedScore,
     interval_document,
     judge_bridge,
@@ -29,7 +30,17 @@ from ragpipe.comparison.score_differences import (
     typical_figures,
 )
 from ragpipe.comparison.settings import FALSE_SLICES, CompareSettings
-from ragpipe.comparison.side import TITLE, EqualAnswers, Pairs, Side, data_differences, paired_cases, same_answers, side_of
+from ragpipe.comparison.side import (
+    TITLE,
+    EqualAnswers,
+    Modes,
+    Pairs,
+    Side,
+    data_differences,
+    paired_cases,
+    same_answers,
+    side_of,
+)
 from ragpipe.comparison.version_changes import version_changes
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
@@ -37,6 +48,7 @@ from ragpipe.core.version import FORMAT
 from ragpipe.score.iterations import cases_of, open_records
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.stats.difference_verdict import DifferenceVerdict, benjamini_hochberg, decide_together, tested
+from ragpipe.stats.intervals import estimate_rate
 from ragpipe.store.run_folder import RunFolder
 
 Floats = NDArray[np.float64]
@@ -73,9 +85,12 @@ def compare_sides(base: Side, candidates: Sequence[Side], settings: CompareSetti
         _measured(base, candidate, of_candidate, settings)
         for candidate, of_candidate in zip(candidates, differences, strict=True)
     ]
+    modes = [Modes.of(side) for side in (base, *candidates)]
+    of_modes = [_measured(modes[0], own, of_own, settings) for own, of_own in zip(modes[1:], differences, strict=True)]
     comparisons = []
-    for number, (candidate, own) in enumerate(zip(candidates, measured, strict=True)):
-        comparisons.append(_comparison(number, base, candidate, own, _beside(own, measured)))
+    for number, (candidate, own, of_own) in enumerate(zip(candidates, measured, of_modes, strict=True)):
+        found = _mode_documents(modes[0], modes[number + 1], of_own, _beside(of_own, of_modes))
+        comparisons.append(_comparison(number, base, candidate, own, _beside(own, measured), found))
     return comparisons
 
 
@@ -140,7 +155,7 @@ def _refusals(base: Side, candidate: Side, differences: Sequence[ChangedKey], se
 
 def _unknown_effects(sides: Sequence[Side], settings: CompareSettings) -> list[Problem]:
     """A problem for each smallest effect of what no side has."""
-    known = {*OPERATIONS, *(name for side in sides for name in side.declared)}
+    known = {*OPERATIONS, *(name for side in sides for name in (*side.declared, *Modes.of(side).declared))}
     problems = []
     for name in settings.smallest_effect:
         if name not in known:
@@ -177,13 +192,20 @@ def _measured(base: Side, candidate: Side, differences: Sequence[ChangedKey], se
     judged_alike = not any(item.part in MUST_MATCH and item.key != "samples" for item in differences)
     equal = EqualAnswers(base, candidate, pairs) if judged_alike else None
     scores = list(paired_scores(base, candidate, pairs, equal))
-    headline = headline_scores(base.metrics, candidate.metrics, [score.name for score in scores])
+    headline = candidate.headline(base, [score.name for score in scores])
     verdicts = {score.name: score.decided(settings) for score in scores}
     return _Measured(differences, settings, pairs, scores, headline, verdicts)
 
 
-def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]) -> Comparison:
-    """`beside`: the p-values of the other candidates."""
+def _comparison(
+    number: int,
+    base: Side,
+    candidate: Side,
+    measured: _Measured,
+    beside: Sequence[float | None],
+    modes: Mapping[str, Mapping[str, Any]],
+) -> Comparison:
+    """`beside`: the p-values of the other candidates; `modes`: what is said of the failure modes."""
     differences, settings, pairs = measured.differences, measured.settings, measured.pairs
     scores, headline = measured.scores, measured.headline
     documents = _score_documents(base, candidate, measured, beside)
@@ -212,9 +234,10 @@ def _comparison(number: int, base: Side, candidate: Side, measured: _Measured, b
         "only_base_scores": [name for name in base.declared if name not in candidate.declared],
         "only_candidate_scores": [name for name in candidate.declared if name not in base.declared],
         "other_scale": _other_scales(base, candidate),
-        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ())),
+        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ()), modes),
         "scores": documents,
         "slices": slices,
+        "failure_modes": modes,
         "operations": operations,
         "index": index_differences(base, candidate, pairs, scores),
         "versions": version_changes(base, candidate, pairs, chosen),
@@ -237,6 +260,28 @@ def _score_documents(
     for name in [*headline, *(name for name in by_name if name not in headline)]:
         documents[name] = by_name[name].document(verdicts[name], headline=name in headline)
         documents[name]["parts"] = shares_of_parts(name, base.metrics, candidate.metrics)
+    return documents
+
+
+def _mode_documents(
+    base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]
+) -> dict[str, dict[str, Any]]:
+    """The failure modes that both sides can decide, decided together: as a score, with the cases that have it on each side and the
+    interval of its rate, the cases that no longer have it (`to_passed`) or have it now, and where it is better or worse its slices."""
+    documents, pairs = _score_documents(base, candidate, measured, beside), measured.pairs
+    flips = _flips(measured.scores, pairs)
+    for score in measured.scores:
+        found, places = documents[score.name], np.flatnonzero(score.measured)
+        for side, values, passed in zip(SIDES, (score.base, score.candidate), score.passed(), strict=True):
+            rate = estimate_rate(values[places], pairs.questions[places], level=measured.settings.level)
+            found |= {
+                f"{side}_n": int(np.count_nonzero(passed[places] == 0)),
+                f"{side}_interval": interval_document(rate.interval),
+            }
+        found |= {"flips": flips.get(score.name, {"to_passed": [], "to_failed": []}), "slices": []}
+    decided = [score for score in measured.scores if documents[score.name]["state"] in ("better", "worse")]
+    for row in slice_differences(base, candidate, pairs, decided, measured.settings):
+        documents[row["score"]]["slices"].append(row)
     return documents
 
 
@@ -285,13 +330,15 @@ def _row(field: str, value: str, places: Whole, score: PairedScore, settings: Co
     verdict = score.decided(settings, places)
     if verdict is None:
         return None
-    paired = verdict.paired
+    paired, chosen = verdict.paired, places[score.measured[places]]
     return {
         "field": field,
         "value": value,
         "score": score.name,
         "n": paired.n,
         "questions": paired.clusters,
+        "base_mean": float(np.mean(score.base[chosen])),
+        "candidate_mean": float(np.mean(score.candidate[chosen])),
         "difference": paired.difference,
         "interval": interval_document(paired.interval),
         "p_value": paired.p_value if paired.can_decide else None,

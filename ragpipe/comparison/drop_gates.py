@@ -1,4 +1,5 @@
-"""Gates against a baseline: the drop of a score over the cases that a run shares with the run that it is compared with.
+"""Gates against a baseline: the drop of a score, or the rise of a failure mode's rate, over the cases that a run shares with the run
+that it is compared with.
 
 A case's value is its mean over the iterations. Where the two runs were not judged alike, the gate has no evidence. What gates need
 of a baseline is kept in `baseline.parquet` of the run's own folder: one row per baseline, shared case and score; in the metadata
@@ -21,11 +22,15 @@ from numpy.typing import NDArray
 
 from ragpipe.comparison.run_differences import TIMES, ChangedKey, drift_differences, setting_differences
 from ragpipe.comparison.side import (
+    Modes,
     Pairs,
     answer_digests,
     lost_values,
+    mode_rule,
+    mode_values,
     of_the_system,
     one_method_each,
+    opened_side,
     paired_cases,
     silent_values,
 )
@@ -33,12 +38,12 @@ from ragpipe.core.digest import canonical_json, changed_keys, sha256, short_valu
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import on_one_line
-from ragpipe.score.gate_settings import NO_EARLIER_RUN, Gate
+from ragpipe.score.gate_settings import MODE_PREFIX, NO_EARLIER_RUN, Gate
 from ragpipe.score.iterations import cases_of, chosen_cases, open_records, repeats
 from ragpipe.score.normalisation import OVERALL, interval_of
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
-from ragpipe.stats.differences import paired_difference
+from ragpipe.stats.differences import PairedDifference, paired_difference
 from ragpipe.stats.intervals import Estimate
 from ragpipe.store.files import is_regular_file, open_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
@@ -81,10 +86,16 @@ class GatedRun:
     def by_rate(self, gate: Gate) -> bool:
         """Whether a gate is on the share of passed cases, and not on the mean."""
         name = str(gate.score)
+        if gate.failure_mode is not None:
+            return False
         if gate.of is not None:
             return gate.of == "pass_rate"
         declared = self.declared[name]
         return bool(declared["binary"]) and (declared["threshold"] is not None or name in self.settings.passes_with)
+
+    def behind(self, gate: Gate) -> list[str]:
+        """The scores that decide a gate: its own, or those of its failure mode."""
+        return [gate.score] if gate.score else self.settings.scores_behind(str(gate.failure_mode), self.declared)
 
     def values(self, name: str, *, by_rate: bool) -> Floats:
         """Of each case the mean of a score over the iterations, 0 (worst) to 1 (best), or its share of passed verdicts."""
@@ -92,14 +103,22 @@ class GatedRun:
             score = repeats(tables, name, len(self.cases))
         return score.rates if by_rate else on_unit_scale(score.means, self.declared[name])
 
+    def gated(self, gate: Gate, *, by_rate: bool) -> Floats:
+        """The values of a gate's score; of its failure mode the share of the iterations in which each case has it."""
+        if gate.failure_mode is None:
+            return self.values(str(gate.score), by_rate=by_rate)
+        return mode_values(self.records, {gate.failure_mode: self.behind(gate)})[gate.failure_mode]
+
     @cached_property
     def answers(self) -> NDArray[np.str_]:
         """The answer digest of each case."""
         return np.array(list(answer_digests(self.folder)))
 
-    def silent(self, name: str) -> Flags:
-        """The cases whose value of a score says no more than that the answer states nothing."""
-        return silent_values(self.records[0], {"composite_parts": self.settings.parts(list(self.declared))}, name)
+    def silent(self, gate: Gate) -> Flags:
+        """The cases whose value of a gate's score says no more than that the answer states nothing; none of a failure mode."""
+        if gate.score is None:
+            return np.zeros(len(self.cases), dtype=np.bool_)
+        return silent_values(self.records[0], {"composite_parts": self.settings.parts(list(self.declared))}, gate.score)
 
     def chosen(self, where: Mapping[str, Sequence[str]]) -> Flags:
         """The cases that a gate is about."""
@@ -115,15 +134,15 @@ def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
 def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str, dict[str, Any]]:
     """What each gate against a baseline measures, by its name: the part of `measure_gate` that a baseline decides.
 
-    `value` is candidate - baseline on 0 (worst) to 1 (best), so a drop is below 0, with its interval; `n_ok` the shared cases that
-    have it on both sides; `paired` the figures of both sides, the verdict of this gate alone, and what differs. A gate without a
+    `value` is candidate - baseline on 0 (worst) to 1 (best), so a drop is below 0, or of the rate of a failure mode, so a rise is
+    above 0, with its interval; `n_ok` the shared cases that have it on both sides; `paired` the figures of both sides, the verdict of this gate alone, and what differs. A gate without a
     comparison has a value of None and says why in `absent`. Gates on scores that the run does not give are left out.
     """
     gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.against is not None}
     return {
         name: _measured(run, gate, baselines.get(str(gate.against)))
         for name, gate in gates.items()
-        if gate.score in run.declared
+        if gate.failure_mode is not None or gate.score in run.declared
     }
 
 
@@ -132,7 +151,7 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
         return _absent("there was no earlier run of this name")
     if baseline is None:
         return _absent(f"baseline.parquet does not hold run {gate.against}")
-    rows = baseline.score(str(gate.score))
+    rows = baseline.score(gate.measure)
     pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
     keep = chosen[pairs.candidate]
     left_out = baseline.left_out(gate.labels())
@@ -152,8 +171,9 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
         return _absent(text, beside)
     by_rate = run.by_rate(gate)
     base = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
-    base = base if by_rate else on_unit_scale(base, run.declared[str(gate.score)])
-    candidate = run.values(str(gate.score), by_rate=by_rate)[pairs.candidate]
+    base = base if by_rate or gate.score is None else on_unit_scale(base, run.declared[gate.score])
+    of_run = run.gated(gate, by_rate=by_rate)
+    candidate = of_run[pairs.candidate]
     lost = rows["is_lost"].to_numpy()[pairs.base] & keep & ~np.isnan(candidate)
     both = keep & ~np.isnan(base) & ~np.isnan(candidate)
     if not np.any(both):
@@ -163,7 +183,7 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
         return _absent(f"in run {gate.against} {int(np.sum(lost))} of the shared cases have an error", beside)
     level = run.settings.level
     paired = paired_difference(base[both], candidate[both], pairs.questions[both], low=0.0, high=1.0, level=level)
-    drop = decide_drop(paired, gate.allowed_drop, span=1.0)
+    drop = _decided(paired, gate)
     if not differences:
         drop = _of_the_system(run, gate, rows, pairs, both, (base, candidate), level)
     sides = {"base": float(np.mean(base[both])), "candidate": float(np.mean(candidate[both])), **beside}
@@ -172,6 +192,7 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
         "value": paired.difference,
         "interval": interval_of("interval", estimate)["interval"],
         "n_ok": paired.n,
+        **({} if gate.score else {"n_error": int(np.sum(np.isnan(of_run[chosen])))}),
         "p_value": drop.p_value,
         "absent": None,
         "paired": {
@@ -189,19 +210,31 @@ def _of_the_system(
     run: GatedRun, gate: Gate, rows: pa.Table, pairs: Pairs, both: Flags, values: tuple[Floats, Floats], level: float
 ) -> DropVerdict:
     """The verdict on the cases with both values, as `of_the_system` has it."""
-    base, candidate, questions, name = values[0][both], values[1][both], pairs.questions[both], str(gate.score)
+    base, candidate, questions = values[0][both], values[1][both], pairs.questions[both]
 
     def decide(chosen: Flags, candidate: Floats) -> DropVerdict:
         paired = paired_difference(base[chosen], candidate[chosen], questions[chosen], low=0.0, high=1.0, level=level)
-        return decide_drop(paired, gate.allowed_drop, span=1.0)
+        return _decided(paired, gate)
 
     same = np.array(rows["answer_sha256"].to_numpy()[pairs.base] == run.answers[pairs.candidate], dtype=np.bool_)[both]
-    silent = rows["is_silent"].to_numpy()[pairs.base][both], run.silent(name)[pairs.candidate][both]
-    judged = same if name in run.judged else None
+    silent = rows["is_silent"].to_numpy()[pairs.base][both], run.silent(gate)[pairs.candidate][both]
+    judged = same if {*run.judged} & {*run.behind(gate)} else None
     drop, narrowed, reason = of_the_system(decide, base, candidate, questions, judged, silent, level)
     if reason == "judge_moved" or (reason and narrowed is drop):
         return replace(drop, state="inconclusive", reason=reason, p_value=None)
     return replace(narrowed, reason=reason) if reason else drop
+
+
+def _decided(paired: PairedDifference, gate: Gate) -> DropVerdict:
+    (allowed,) = gate.allowed.values()
+    return decide_drop(paired if gate.failure_mode is None else _turned(paired), allowed, span=1.0)
+
+
+def _turned(paired: PairedDifference) -> PairedDifference:
+    """Baseline less candidate: the rise of a failure mode as a drop."""
+    interval, difference = paired.interval, paired.difference
+    ends = None if interval is None else replace(interval, low=-interval.high, high=-interval.low)
+    return replace(paired, difference=None if difference is None else -difference, interval=ends)
 
 
 def _absent(why: str, paired: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -209,24 +242,26 @@ def _absent(why: str, paired: Mapping[str, Any] | None = None) -> dict[str, Any]
 
 
 def _differences(run: GatedRun, gate: Gate, baseline: Baseline) -> Iterator[ChangedKey]:
-    """What differs in how the gate's score was made: of other scores nothing matters."""
-    name = str(gate.score)
-    metrics = set(run.metrics.get(name, ()))
+    """What differs in how the gate's score, or those that decide its failure mode, were made: of other scores nothing matters."""
+    behind = run.behind(gate)
+    metrics = {metric for name in behind for metric in run.metrics.get(name, ())}
     drift = drift_differences(baseline.manifest, run.manifest)
     for difference in (*setting_differences(baseline.manifest, run.manifest), *drift):
         by_metric = difference.key.partition(".")[0] in metrics
-        of_judge = difference.part in ("judge", "parser") and name in run.judged
+        of_judge = difference.part in ("judge", "parser") and bool({*run.judged} & {*behind})
         of_embedder = difference.part == "embedder" and metrics & set(run.embedding)
         if of_judge or of_embedder or (difference.part in ("prompts", "metrics") and by_metric):
             yield difference
     scorings = baseline.manifest["identity"]["scoring"], run.settings.identity()
-    for key, old, new in changed_keys(*(_scoring_of(scoring, name, by_rate=run.by_rate(gate)) for scoring in scorings)):
+    for key, old, new in changed_keys(*(_scoring_of(scoring, gate, behind, by_rate=run.by_rate(gate)) for scoring in scorings)):
         yield ChangedKey("scoring", f"scoring.{key}", short_value(old), short_value(new))
 
 
-def _scoring_of(scoring: Mapping[str, Any], name: str, *, by_rate: bool) -> dict[str, Any]:
-    """The parts of a scoring that decide the values of a score, or with `by_rate` which cases pass by it."""
-    parts: dict[str, Any] = {}
+def _scoring_of(scoring: Mapping[str, Any], gate: Gate, behind: Sequence[str], *, by_rate: bool) -> dict[str, Any]:
+    """The parts of a scoring that decide a failure mode, or the values of a score, or with `by_rate` which cases pass by it."""
+    if gate.failure_mode is not None:
+        return mode_rule(scoring, gate.failure_mode, behind)
+    name, parts = str(gate.score), dict[str, Any]()
     if name == OVERALL.name:
         parts["weights"] = scoring["weights"]
     elif scoring["composites"].get(name) is not None:
@@ -273,8 +308,11 @@ def worst_cases(run: RunFolder, gate: Mapping[str, Any], count: int) -> list[Gat
     chosen = chosen_cases(records[0], gate["where"], len(names))
     if "failure_mode" in gate:
         modes = pc.cast(read_columns(records[-1], ["failure_modes"])["failure_modes"], pa.list_(pa.string()))
-        has_mode = np.array([gate["failure_mode"] in (row or ()) for row in modes.to_pylist()], dtype=np.bool_)
-        return _cases(names, np.flatnonzero(chosen & has_mode)[:count], None)
+        has_mode = chosen & np.array([gate["failure_mode"] in (row or ()) for row in modes.to_pylist()], dtype=np.bool_)
+        if gate.get("against", NO_EARLIER_RUN) != NO_EARLIER_RUN:  # those that have it now and did not
+            changes = _changes(run, gate, has_mode.astype(np.float64), names)
+            return _cases(names, np.flatnonzero(has_mode & (changes > 0))[:count], changes)
+        return _cases(names, np.flatnonzero(has_mode)[:count], None)
     if gate["score"] not in metrics["declared"]:
         return []
     if gate["verdict"] in ("no_evidence", "not_enough_evidence"):
@@ -285,23 +323,23 @@ def worst_cases(run: RunFolder, gate: Mapping[str, Any], count: int) -> list[Gat
     by_rate = gate["of"] == "pass_rate"
     values = score.rates if by_rate else score.means if scale["low"] is None else on_unit_scale(score.means, scale)
     if gate.get("against", NO_EARLIER_RUN) != NO_EARLIER_RUN:
-        values = _changes(run, gate, values, names, scale, by_rate=by_rate)
+        values = _changes(run, gate, values, names, None if by_rate else scale)
     values = np.where(chosen, values, np.nan)
     order = np.argsort(values if gate.get("max") is None else -values, kind="stable")  # NaN comes last
     return _cases(names, order[: min(count, int(np.sum(~np.isnan(values))))], values)
 
 
 def _changes(
-    run: RunFolder, gate: Mapping[str, Any], values: Floats, names: pa.Table, scale: Mapping[str, Any], *, by_rate: bool
+    run: RunFolder, gate: Mapping[str, Any], values: Floats, names: pa.Table, scale: Mapping[str, Any] | None = None
 ) -> Floats:
-    """What each case has more than in the gate's baseline; NaN where one of them has none."""
+    """What each case has more than in the gate's baseline; NaN where one of them has none. `scale` is that of a gate on a mean."""
     changes = np.full(len(values), np.nan)
     baselines = read_baselines(run.baseline) if is_regular_file(run.baseline) else {}
     if gate["against"] in baselines:
-        rows = baselines[gate["against"]].score(gate["score"])
+        rows = baselines[gate["against"]].score(gate.get("score") or f"{MODE_PREFIX}{gate['failure_mode']}")
         pairs = paired_cases(rows, names)
-        before = rows["pass_rate" if by_rate else "value"].to_numpy().astype(np.float64)[pairs.base]
-        changes[pairs.candidate] = values[pairs.candidate] - (before if by_rate else on_unit_scale(before, scale))
+        before = rows["pass_rate" if gate["of"] == "pass_rate" else "value"].to_numpy().astype(np.float64)[pairs.base]
+        changes[pairs.candidate] = values[pairs.candidate] - (before if scale is None else on_unit_scale(before, scale))
     return changes
 
 
@@ -320,7 +358,7 @@ _COLUMNS = (
     ("repeat", pa.int64(), "which output of this method for this sample, from 1"),
     ("sample_sha256", pa.string(), "digest of the question, its references and labels"),
     ("answer_sha256", pa.string(), "digest of the question, the answer and the texts of its chunks"),
-    ("score", pa.string(), "name of the score"),
+    ("score", pa.string(), "name of the score; `failure_mode:NAME` for a failure mode"),
     ("value", pa.float64(), "mean over the iterations, in the native scale; null where there is none"),
     ("pass_rate", pa.float64(), "share of the verdicts over the iterations that are passes; null without a verdict"),
     ("is_lost", pa.bool_(), "whether there is no value because a judgement, or the system, failed"),
@@ -334,7 +372,7 @@ _READ_BY_NO_METRIC = {"id", "category", "subcategory", "difficulty", "question_t
 
 @dataclass
 class BaselineNeeds:
-    """What gates need of one baseline: their scores, and which cases each of them is about (`Gate.labels`)."""
+    """What gates need of one baseline: their scores and failure modes (`Gate.measure`), and which cases each of them is about (`Gate.labels`)."""
 
     scores: set[str] = field(default_factory=set)
     wheres: list[Labels] = field(default_factory=list)
@@ -431,10 +469,10 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
     if not folder.final.metrics.is_file():
         raise _unusable(folder, "not scored to its end", "a finished run", "start its own command again")
     metrics = read_json(folder.final.metrics)
-    if missing := [name for name in names if name not in metrics["declared"]]:
-        known = ", ".join(metrics["declared"])
+    known = [*metrics["declared"], *(f"{MODE_PREFIX}{mode}" for mode in metrics["overall"]["failure_modes"])]
+    if missing := [name for name in names if name not in known]:
         found = f"no score {', '.join(missing)}"
-        raise _unusable(folder, found, f"one of {known}", "hold the gate against another run")
+        raise _unusable(folder, found, f"one of {', '.join(known)}", "hold the gate against another run")
     records = [folder.iteration(number).records for number in metrics["iterations"]]
     keys = cases_of(records).names
     places = paired_cases(keys, cases).base
@@ -447,16 +485,20 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
         "answer_sha256": pa.array(answers, pa.string()),
     }
     tables = []
-    with open_records(records, names) as opened:
+    with opened_side(folder, read_json(folder.manifest)) as side:
+        modes = Modes.of(side)
         for name in names:
-            score = repeats(opened, name, len(keys))
-            values, rates = score.means[places], score.rates[places]
+            of_mode = name.startswith(MODE_PREFIX)
+            values, rates = modes.values(name.removeprefix(MODE_PREFIX)) if of_mode else side.values(name)
+            values, rates = values[places], rates[places]
+            is_lost = np.isnan(values) if of_mode else _failed(records[0], name)[places] & np.isnan(values)
+            is_silent = np.zeros(len(places), np.bool_) if of_mode else side.silent(name)[places]
             figures = {
                 "score": pa.array([name] * len(places), pa.string()),
                 "value": pa.array(values, mask=np.isnan(values)),
                 "pass_rate": pa.array(rates, mask=np.isnan(rates)),
-                "is_lost": pa.array(_failed(records[0], name)[places] & np.isnan(values)),
-                "is_silent": pa.array(silent_values(records[0], metrics, name)[places]),
+                "is_lost": pa.array(is_lost),
+                "is_silent": pa.array(is_silent),
             }
             tables.append(pa.table({**head, **figures}).cast(_SCHEMA))
     return pa.concat_tables(tables) if tables else _SCHEMA.empty_table()

@@ -9,6 +9,7 @@ from ragpipe.core.text import on_one_line
 from ragpipe.score.normalisation import OVERALL
 
 _ID = 60
+NO_MODES: Mapping[str, Mapping[str, Any]] = {}
 SIDES = ("the base", "the new run")
 OTHER_SHARE = 0.1
 """By how many of the cases the answers that state nothing differ between the sides where the first line says so."""
@@ -58,12 +59,14 @@ def comparison_verdict(
     operations: Mapping[str, Mapping[str, Any]],
     slices: Sequence[Mapping[str, Any]] = (),
     accepted: Sequence[str] = (),
+    modes: Mapping[str, Mapping[str, Any]] = NO_MODES,
 ) -> dict[str, Any]:
     """`verdict` of a comparison: the state of the first headline score, and a sentence with the `reasons` that it is made of, each a
     code and its words.
 
     First what the sides differ in although they should not (`accepted`), and what leaves cases out; then the verdict, a slice that
-    fell where the score itself is not worse, and what else got worse or better. In `scores` the overall one is first.
+    fell where the score itself is not worse, and what else got worse or better. A failure mode that became more frequent is named
+    where no headline score is worse, one that became rarer where none is better. In `scores` the overall one is first.
     """
     headline = {name: score for name, score in scores.items() if score["headline"]}
     name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
@@ -85,6 +88,9 @@ def comparison_verdict(
         if changed:
             also = "also " if direction == state else ""
             reasons.append((f"also_{direction}", f"{also}{direction}: {', '.join(changed)}"))
+        moved = {mode: found for mode, found in modes.items() if found["state"] == direction}
+        if moved and all(score["state"] != direction for score in headline.values()):
+            reasons.append(("mode_rose" if direction == "worse" else "mode_fell", _moved_text(moved)))
     return verdict_document(state, reasons, score=name)
 
 
@@ -112,6 +118,20 @@ def fallen_text(rows: Sequence[Mapping[str, Any]]) -> str:
     lowest = max(rows, key=lambda row: abs(row["difference"]))
     more = f" and {len(rows) - 1:,} more slices" if len(rows) > 1 else ""
     return f"worse in {slice_text(lowest)}: {change_text(lowest)}, n = {lowest['n']:,}{more}"
+
+
+def _moved_text(moved: Mapping[str, Mapping[str, Any]]) -> str:
+    """`false_rejection rose from 1.7 % to 10.7 % (and 2 more failure modes)`: of these modes the one that moved most."""
+    name, mode = max(moved.items(), key=lambda item: abs(item[1]["difference"]))
+    more = len(moved) - 1
+    rest = f" (and {more} more failure mode{'s' if more > 1 else ''})" if more else ""
+    verb = "rose" if mode["difference"] > 0 else "fell"
+    return f"{name} {verb} from {rate_text(mode['base_mean'])} to {rate_text(mode['candidate_mean'])}{rest}"
+
+
+def rate_text(rate: float | None) -> str:
+    """`10.7 %`; `-` for none."""
+    return "-" if rate is None else f"{rate:.1%}".replace("%", " %")
 
 
 def slice_text(row: Mapping[str, Any]) -> str:

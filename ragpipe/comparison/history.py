@@ -1,4 +1,4 @@
-"""The history of a name: a row per run and score, with the verdict against the run before and the first of the same series."""
+"""The history of a name: a row per run and score or failure mode, with the verdict against the run before and the first of the same series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragpipe.comparison.drop_gates import sample_digests
 from ragpipe.comparison.headline import headline_scores
 from ragpipe.comparison.score_differences import PairedScore, paired_score, score_series
 from ragpipe.comparison.settings import CompareSettings, Part
-from ragpipe.comparison.side import EqualAnswers, Pairs, Side, opened_side, paired_cases
+from ragpipe.comparison.side import EqualAnswers, Modes, Pairs, Side, opened_side, paired_cases
 from ragpipe.score.iterations import repeats
 from ragpipe.score.normalisation import estimate_of
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_together
@@ -25,6 +25,8 @@ from ragpipe.stats.noise_floor import noise_floor
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_json
 
+SCORE, FAILURE_MODE = "score", "failure_mode"
+"""The kinds of rows."""
 _TEXT, _REAL, _WHOLE, _FLAG = pa.string(), pa.float64(), pa.int64(), pa.bool_()
 HISTORY = pa.schema(
     [
@@ -37,7 +39,12 @@ HISTORY = pa.schema(
             ("n_cases", _WHOLE, "cases of the run"),
             ("iterations", _WHOLE, "iterations that are scored"),
             ("cost_usd", _REAL, "price of the replies behind the results, in US dollars; null where none is known"),
-            ("score", _TEXT, "name of the score"),
+            ("kind", _TEXT, "score or failure_mode"),
+            (
+                "score",
+                _TEXT,
+                "name of the score, or of the failure mode: a value is 1 for a case that has it, 0 for one that has not",
+            ),
             ("series", _TEXT, "equal where the score was measured in the same way"),
             ("headline", _FLAG, "whether it is weighted or gated in this run"),
             ("low", _REAL, "lower end of its scale; null without one"),
@@ -55,6 +62,7 @@ HISTORY = pa.schema(
             ),
             ("before_run", _TEXT, "the newest earlier run of the series; null for the first"),
             ("before_n", _WHOLE, "cases that both runs have a value for"),
+            ("before_mean", _REAL, "mean of that run over these cases"),
             ("before_difference", _REAL, "this run less that one, over these cases"),
             ("before_low", _REAL, "its interval, paired and clustered by question"),
             ("before_high", _REAL, "its interval, paired and clustered by question"),
@@ -77,34 +85,52 @@ class HistoryRun(NamedTuple):
     manifest: Mapping[str, Any]
 
 
+Measure = tuple[str, str]
+"""The kind of a row and the name of its score or failure mode."""
+
+
 def history_rows(runs: Iterable[HistoryRun], settings: CompareSettings) -> Iterator[dict[str, Any]]:
-    """The rows, run by run, of runs in the order of time. A score is compared with the newest earlier run of its series, whatever
-    was started between them, and with the first one. The headline scores of a run are decided together (Holm).
+    """The rows, run by run, of runs in the order of time. A score or failure mode is compared with the newest earlier run of its
+    series, whatever was started between them, and with the first one. The headline scores of a run are decided together (Holm), and
+    so are its failure modes.
 
     Raises DataError for a run that cannot be read.
     """
-    newest: dict[tuple[str, str], HistoryRun] = {}
-    first: dict[tuple[str, str], HistoryRun] = {}
+    newest: dict[tuple[Measure, str], HistoryRun] = {}
+    first: dict[tuple[Measure, str], HistoryRun] = {}
     for run in runs:
         with opened_side(run.folder, run.manifest) as side:
-            series = score_series(side)
-            befores = {name: newest.get((name, key)) for name, key in series.items()}
-            firsts = {name: first.get((name, key)) for name, key in series.items()}
-            against_before = _verdicts(side, befores, settings)
-            others = {name: base for name, base in firsts.items() if base is not befores[name]}
-            against_first = against_before | _verdicts(side, others, settings)
-            headline = headline_scores(side.metrics, side.metrics, list(series))
-            for name, key in series.items():
+            views = _views(side)
+            series = {(kind, name): key for kind, view in views.items() for name, key in score_series(view).items()}
+            befores = {measure: newest.get((measure, key)) for measure, key in series.items()}
+            firsts = {measure: first.get((measure, key)) for measure, key in series.items()}
+            against_before = _verdicts(views, befores, settings)
+            others = {measure: base for measure, base in firsts.items() if base is not befores[measure]}
+            against_first = against_before | _verdicts(views, others, settings)
+            headline = headline_scores(side.metrics, side.metrics, list(side.declared))
+            run_cells = _run_cells(side)
+            for measure, key in series.items():
+                kind, name = measure
+                cells = _score_cells(side, name) if kind == SCORE else _mode_cells(views[kind], name)
                 yield {
-                    **_run_cells(side),
-                    **_score_cells(side, name, key, is_headline=name in headline),
-                    "before_run": _id(befores[name]),
-                    **_verdict_cells("before", against_before.get(name)),
-                    "first_run": _id(firsts[name]),
-                    **_verdict_cells("first", against_first.get(name)),
+                    **run_cells,
+                    "kind": kind,
+                    "score": name,
+                    "series": key,
+                    "headline": kind == SCORE and name in headline,
+                    **{end: views[kind].declared[name][end] for end in ("low", "high", "higher_is_better")},
+                    **cells,
+                    "before_run": _id(befores[measure]),
+                    **_verdict_cells("before", against_before.get(measure)),
+                    "first_run": _id(firsts[measure]),
+                    **_verdict_cells("first", against_first.get(measure)),
                 }
-                newest[name, key] = run
-                first.setdefault((name, key), run)
+                newest[measure, key] = run
+                first.setdefault((measure, key), run)
+
+
+def _views(side: Side) -> dict[str, Side]:
+    return {SCORE: side, FAILURE_MODE: Modes.of(side)}
 
 
 def newest_verdict(runs: Sequence[HistoryRun], rows: Sequence[Mapping[str, Any]]) -> str | None:
@@ -140,16 +166,12 @@ def _run_cells(side: Side) -> dict[str, Any]:
     }
 
 
-def _score_cells(side: Side, name: str, series: str, *, is_headline: bool) -> dict[str, Any]:
-    score, declared = side.metrics["overall"]["scores"].get(name, {}), side.declared[name]
+def _score_cells(side: Side, name: str) -> dict[str, Any]:
+    score = side.metrics["overall"]["scores"].get(name, {})
     interval = score.get("interval") or {}
     values = repeats(side.tables, name, side.n_rows)
     noise = noise_floor(values.means, values.squares, values.measured.astype("int64"))
     return {
-        "score": name,
-        "series": series,
-        "headline": is_headline,
-        **{key: declared[key] for key in ("low", "high", "higher_is_better")},
         "n": int((values.measured > 0).sum()),
         "mean": score.get("mean"),
         "interval_low": interval.get("low"),
@@ -159,16 +181,40 @@ def _score_cells(side: Side, name: str, series: str, *, is_headline: bool) -> di
     }
 
 
-def _verdicts(side: Side, bases: Mapping[str, HistoryRun | None], settings: CompareSettings) -> dict[str, DifferenceVerdict]:
-    """The verdict on each score against its base; none where there is no base or no shared case with both values."""
+def _mode_cells(side: Side, name: str) -> dict[str, Any]:
+    rate = estimate_of(*_sample(side, name), side.declared[name], side.metrics["scoring"]["level"])
+    interval = rate.interval
+    return {
+        "n": rate.n,
+        "mean": rate.value,
+        "interval_low": interval.low if interval else None,
+        "interval_high": interval.high if interval else None,
+        "pass_rate": None,
+        "noise_floor": None,
+    }
+
+
+class _Found(NamedTuple):
+    """A score over the shared cases of two runs, and the verdict on it."""
+
+    score: PairedScore
+    verdict: DifferenceVerdict
+
+
+def _verdicts(
+    views: Mapping[str, Side], bases: Mapping[Measure, HistoryRun | None], settings: CompareSettings
+) -> dict[Measure, _Found]:
+    """What is found of each score and failure mode against its base; nothing without a base or a shared case with both values."""
     runs = {base.folder.root: base for base in bases.values() if base is not None}
-    verdicts: dict[str, DifferenceVerdict] = {}
+    found: dict[Measure, _Found] = {}
     for base_run in runs.values():
-        names = [name for name, base in bases.items() if base is base_run]
-        with opened_side(base_run.folder, base_run.manifest) as base:
-            together = headline_scores(base.metrics, side.metrics, names)
-            verdicts |= _decided(base, side, paired_cases(base.cases, side.cases), names, together, settings)[1]
-    return verdicts
+        with opened_side(base_run.folder, base_run.manifest) as side:
+            for kind, base in _views(side).items():
+                names = [name for of_kind, name in bases if of_kind == kind and bases[of_kind, name] is base_run]
+                pairs, together = paired_cases(base.cases, views[kind].cases), views[kind].headline(base, names)
+                scores, verdicts = _decided(base, views[kind], pairs, names, together, settings)
+                found |= {(kind, name): _Found(scores[name], verdict) for name, verdict in verdicts.items()}
+    return found
 
 
 def _decided(
@@ -183,7 +229,8 @@ def _decided(
     return scores, verdicts | dict(zip(chosen, decided, strict=True))
 
 
-def _verdict_cells(prefix: str, verdict: DifferenceVerdict | None) -> dict[str, Any]:
+def _verdict_cells(prefix: str, found: _Found | None) -> dict[str, Any]:
+    verdict = found.verdict if found else None
     paired = verdict.paired if verdict else None
     interval = paired.interval if paired else None
     cells: dict[str, Any] = {
@@ -194,6 +241,7 @@ def _verdict_cells(prefix: str, verdict: DifferenceVerdict | None) -> dict[str, 
     }
     if prefix == "before":
         cells |= {"n": paired.n if paired else None, "reason": verdict.reason if verdict else None}
+        cells["mean"] = float(np.mean(found.score.base[found.score.measured])) if found else None
     return {f"{prefix}_{name}": cell for name, cell in cells.items()}
 
 
@@ -205,7 +253,7 @@ PAIRED_FROM = 0.5
 
 @dataclass(frozen=True)
 class ScoreDrop:
-    """A score that became worse, in its own scale.
+    """A score that became worse, in its own scale, or a failure mode that became more frequent (`kind`).
 
     `difference` is this run less the one before, with the interval that excludes 0; `base` and `candidate` are the means, over `n`
     cases of this run. `values` are what its cases show: their changes of pairs, else their values. `lowest` are the places of the
@@ -221,6 +269,7 @@ class ScoreDrop:
     n: int
     values: Floats
     lowest: Sequence[int]
+    kind: str = SCORE
 
 
 @dataclass(frozen=True)
@@ -232,23 +281,27 @@ class RunDrops:
 
 
 def run_drops(base: Side, candidate: Side, settings: CompareSettings) -> RunDrops:
-    """The headline scores in which `candidate` is worse than `base`, the run before it.
+    """The headline scores in which `candidate` is worse than `base`, the run before it, and the failure modes that it has more often.
 
     A score counts where both runs measured it in the same way; its questions may be others. With at least half of the cases shared
-    (same sample, same question and labels) the shared ones are compared as pairs, the headline decided together by Holm's method.
-    Else all cases of both runs are two independent samples, each interval at 1 - (1 - level) / k for k scores (Bonferroni). In
+    (same sample, same question and labels) the shared ones are compared as pairs, the headline decided together by Holm's method,
+    and so the failure modes. Else all cases of both runs are two independent samples, each interval at 1 - (1 - level) / k for k scores (Bonferroni). In
     both a difference counts that an interval separates from 0, unless a narrower one shows it to be smaller than matters.
     Raises DataError for tables that cannot be read.
     """
-    shared = [name for name in candidate.declared if name in base.declared]
-    headline = headline_scores(base.metrics, candidate.metrics, shared)
-    before, after = (score_series(side, of_samples=False) for side in (base, candidate))
-    alike = [name for name in headline if before[name] == after[name]]
-    apart = [name for name in headline if name not in alike]
     pairs = _shared(base, candidate)
-    if len(pairs) >= PAIRED_FROM * max(len(base.rows), len(candidate.rows)):
-        return RunDrops(_paired_drops(base, candidate, alike, pairs, settings), apart)
-    return RunDrops(_independent_drops(base, candidate, alike, settings), apart)
+    is_paired = len(pairs) >= PAIRED_FROM * max(len(base.rows), len(candidate.rows))
+    drops, apart = list[ScoreDrop](), list[str]()
+    before, after = _views(base), _views(candidate)
+    for kind in before:
+        sides = before[kind], after[kind]
+        headline = sides[1].headline(sides[0], [name for name in sides[1].declared if name in sides[0].declared])
+        old, new = (score_series(side, of_samples=False) for side in sides)
+        alike = [name for name in headline if old[name] == new[name]]
+        apart += [name for name in headline if name not in alike and kind == SCORE]
+        found = _paired_drops(*sides, alike, pairs, settings) if is_paired else _independent_drops(*sides, alike, settings)
+        drops += [replace(drop, kind=kind) for drop in found]
+    return RunDrops(drops, apart)
 
 
 def _shared(base: Side, candidate: Side) -> Pairs:
@@ -280,6 +333,8 @@ def _paired_drops(
 
 
 def _independent_drops(base: Side, candidate: Side, names: Sequence[str], settings: CompareSettings) -> list[ScoreDrop]:
+    if isinstance(candidate, Modes):  # one that no case has is no test
+        names = [name for name in names if any(np.nansum(side.values(name)[0]) for side in (base, candidate))]
     level = 1 - (1 - settings.level) / max(1, len(names))
     drops = []
     for name in names:
@@ -291,7 +346,7 @@ def _independent_drops(base: Side, candidate: Side, names: Sequence[str], settin
         if wide.value is None or wide.interval is None or narrow.interval is None or wide.interval.too_few:
             continue
         means = float(before.value or 0), float(after.value or 0)
-        effect = settings.smallest(name, scale["low"], scale["high"], means)
+        effect = settings.smallest(name, scale, means)
         is_worse = wide.interval.high < 0 if scale["higher_is_better"] else wide.interval.low > 0
         if is_worse and not (-effect < narrow.interval.low and narrow.interval.high < effect):
             values = candidate.values(name)[0]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.comparison.settings import CompareSettings
-from ragpipe.comparison.side import EqualAnswers, Pairs, Side, of_the_system
+from ragpipe.comparison.side import EqualAnswers, Modes, Pairs, Side, of_the_system
 from ragpipe.core.digest import sha256
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.score.accumulators import stage_times
@@ -106,7 +106,7 @@ class PairedScore:
             self.questions[places],
             low=low,
             high=high,
-            smallest_effect=settings.smallest(self.name, low, high, means),
+            smallest_effect=settings.smallest(self.name, self.declared, means),
             higher_is_better=self.declared["higher_is_better"],
             level=settings.level,
         )
@@ -328,19 +328,32 @@ def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
     the metric's class, version and parameters, the samples, the embedder, and for a judged metric the judge, the prompts and
     the reading of replies. Answers and everything else of the system may differ: they are what is compared.
 
-    A composite, and the overall score, are in the same series where all metrics and the whole scoring are. With `of_samples=False`
-    the samples may differ too, as those of two days do.
+    A composite, and the overall score, are in the same series where all metrics and the whole scoring but its gates are; a failure mode where its
+    rule and all that its scores are measured with is. With `of_samples=False` the samples may differ too, as those of two days do.
     """
     identity = side.manifest["identity"]
     by_metric = {
         name: _metric_series(metric, side.manifest, of_samples=of_samples) for name, metric in identity["metrics"].items()
     }
-    of_all = sha256([by_metric, identity.get("scoring")])[:_DIGITS]
+    scoring = {key: value for key, value in (identity.get("scoring") or {}).items() if key != "gates"}
+    of_all = sha256([by_metric, scoring])[:_DIGITS]
+    if isinstance(side, Modes):
+        own = _samples(side.manifest) if of_samples else None
+        scores = side.scores.declared
+        behind = {
+            mode: [by_metric.get(scores[name]["metric"], of_all) for name in names] for mode, names in side.behind.items()
+        }
+        return {mode: sha256([side.rule(mode), behind[mode], own])[:_DIGITS] for mode in side.declared}
     return {name: by_metric.get(declared["metric"], of_all) for name, declared in side.declared.items()}
 
 
 def _metric_series(metric: Mapping[str, Any], manifest: Mapping[str, Any], *, of_samples: bool) -> str:
-    identity, data = manifest["identity"], manifest["data"]
+    identity = manifest["identity"]
     judged = [identity.get("judge_identity"), identity.get("parser")] if metric.get("prompts") else None
-    samples = (data.get("frozen", {}).get("samples.parquet") or data["digest"]) if of_samples else None
+    samples = _samples(manifest) if of_samples else None
     return sha256([dict(metric), judged, identity.get("embedder"), samples])[:_DIGITS]
+
+
+def _samples(manifest: Mapping[str, Any]) -> str:
+    data = manifest["data"]
+    return str(data.get("frozen", {}).get("samples.parquet") or data["digest"])

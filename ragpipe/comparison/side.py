@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +16,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from ragpipe.comparison.headline import headline_scores
 from ragpipe.comparison.run_differences import Alarm, ChangedKey, known_alarms
+from ragpipe.comparison.settings import SMALLEST_RISE
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY, Chunk, Output, Sample, Turn, answer_digest
 from ragpipe.core.score import NO_FACTUAL_CLAIMS
 from ragpipe.core.text import on_one_line
 from ragpipe.score.iterations import cases_of, members, open_records, repeats
 from ragpipe.score.normalisation import OVERALL
+from ragpipe.score.settings import ScoringSettings
 from ragpipe.score.system_usage import suite_seconds
 from ragpipe.stats.difference_verdict import DifferenceVerdict, DropVerdict
 from ragpipe.stats.differences import FEWEST_CHANGED, paired_difference
@@ -92,6 +95,21 @@ class Side:
         """Its cases whose value says no more than that the answer states nothing; of a composite, where a part says so."""
         return silent_values(self.records, self.metrics, name)[self.rows]
 
+    def headline(self, base: Side, names: Collection[str]) -> list[str]:
+        """Those of `names` that are decided together where it is compared with this base: the headline scores."""
+        return headline_scores(base.metrics, self.metrics, names)
+
+    @cached_property
+    def judged(self) -> set[str]:
+        """The scores whose metric asks a judge."""
+        metrics: Mapping[str, Any] = self.manifest["identity"]["metrics"]
+        return {name for name, score in self.declared.items() if metrics.get(score["metric"], {}).get("prompts")}
+
+    @cached_property
+    def answers(self) -> NDArray[np.str_]:
+        """The answer digest of each of its cases."""
+        return np.array(list(answer_digests(self.folder)))[self.rows]
+
     @cached_property
     def judge_alarms(self) -> list[Alarm]:
         """When its judge drifted, as far as its call store knows."""
@@ -122,18 +140,120 @@ class Side:
         }
 
 
+MODE: Mapping[str, Any] = {
+    "low": 0.0, "high": 1.0, "higher_is_better": False, "binary": True, "metric": None, "smallest_effect": SMALLEST_RISE
+}  # fmt: skip
+"""What is declared of a failure mode where it is compared as a score: 1 for a case that has it, 0 for one that has not."""
+
+
+@dataclass(frozen=True)
+class Modes(Side):
+    """The failure modes of the side `scores`, compared like scores: a mean is the rate of a mode, and a case without it passes.
+
+    The value of a case is the share of the iterations in which it has the mode. Where a score that decides the mode failed, the
+    case has no value, unless it has the mode all the same.
+    """
+
+    scores: Side
+
+    @classmethod
+    def of(cls, side: Side) -> Modes:
+        """The failure modes that a side can decide."""
+        declared = dict.fromkeys(side.metrics["overall"]["failure_modes"], MODE)
+        metrics = {**side.metrics, "declared": declared, "composite_parts": {}}
+        return cls(side.folder, side.method, side.manifest, metrics, side.tables, side.cases, side.rows, side.n_rows, side)
+
+    def values(self, name: str) -> tuple[Floats, Floats]:
+        """Of each case the value of a mode, and 1 less it."""
+        values = self._values[name][self.rows]
+        return values, 1 - values
+
+    def lost(self, name: str) -> dict[str, Flags]:
+        """By cause its cases in which a score that decides a mode failed."""
+        causes = {cause: np.zeros(len(self.rows), dtype=np.bool_) for cause in LOST_CAUSES}
+        for score in self.behind[name]:
+            for cause, flags in self.scores.lost(score).items():
+                causes[cause] |= flags
+        return causes
+
+    def silent(self, name: str) -> Flags:
+        """None of its cases: a mode says of an answer that states nothing what it says of any other."""
+        return np.zeros(len(self.rows), dtype=np.bool_)
+
+    def headline(self, base: Side, names: Collection[str]) -> list[str]:
+        """All of them."""
+        return list(names)
+
+    @cached_property
+    def behind(self) -> dict[str, list[str]]:
+        """By mode the scores that decide it."""
+        settings = ScoringSettings.model_validate(self.manifest["identity"]["scoring"])
+        return {mode: settings.scores_behind(mode, self.scores.declared) for mode in self.declared}
+
+    @cached_property
+    def judged(self) -> set[str]:
+        """The modes that a score of a judge decides, or a composite."""
+        by_judge = {*self.scores.judged, *self.scores.metrics["composite_parts"]}
+        return {mode for mode, scores in self.behind.items() if by_judge.intersection(scores)}
+
+    @property
+    def answers(self) -> NDArray[np.str_]:
+        """The answer digest of each of its cases."""
+        return self.scores.answers
+
+    def rule(self, name: str) -> dict[str, Any]:
+        """The parts of the scoring that decide a mode."""
+        return mode_rule(self.manifest["identity"]["scoring"], name, self.behind[name])
+
+    @cached_property
+    def _values(self) -> dict[str, Floats]:
+        return mode_values(list(self.tables), self.behind)
+
+
+def mode_rule(scoring: Mapping[str, Any], mode: str, behind: Sequence[str]) -> dict[str, Any]:
+    """The parts of a scoring (`ScoringSettings.identity`) that decide a failure mode: its rule, and what the scores `behind` it pass by."""
+    parts = ("thresholds", "passes_with", "composites")
+    of_scores = {part: {name: scoring.get(part, {}).get(name) for name in behind} for part in parts}
+    return {"failure_modes": {mode: scoring.get("failure_modes", {}).get(mode)}, **of_scores}
+
+
+def mode_values(records: Sequence[Path], behind: Mapping[str, Sequence[str]]) -> dict[str, Floats]:
+    """The values of all cases of some iterations, by failure mode, as `Modes` has them; `behind` are the scores that decide each."""
+    found: dict[str, list[Floats]] = {mode: [] for mode in behind}
+    for path in records:
+        lists = pc.cast(read_columns(path, ["failure_modes"])["failure_modes"], pa.list_(pa.string())).combine_chunks()
+        cases, names = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
+        scores = {score for listed in behind.values() for score in listed}
+        lost = {score: np.any(list(lost_values(path, score).values()), axis=0) for score in scores}
+        for mode, of_iteration in found.items():
+            values = np.zeros(len(lists))
+            for score in behind[mode]:
+                values[lost[score]] = np.nan
+            values[cases[pc.equal(names, mode).to_numpy(zero_copy_only=False)]] = 1.0
+            of_iteration.append(values)
+    return {mode: _known_mean(np.stack(values)) for mode, values in found.items()}
+
+
+def _known_mean(values: Floats) -> Floats:
+    """The mean of each column over its rows with a value; NaN where there is none."""
+    known = np.isfinite(values).sum(axis=0)
+    return np.where(known > 0, np.nansum(values, axis=0) / np.maximum(known, 1), np.nan)
+
+
+LOST_CAUSES = ("system error", "judge error", "not recorded")
+
+
 def lost_values(records: Path, name: str) -> dict[str, Flags]:
-    """By cause (`system error`, `judge error`, `not recorded`) the cases of an iteration whose judgement of a score was due and did not
-    come out."""
+    """By cause (`LOST_CAUSES`) the cases of an iteration whose judgement of a score was due and did not come out."""
     overall = name == OVERALL.name
     status, reason = ("overall_reason", "overall_reason") if overall else (f"{name}.status", f"{name}.reason")
     table = read_columns(records, [*dict.fromkeys((status, reason)), "system_error"])
-    causes = {
-        "system error": pc.is_valid(table["system_error"]),
-        "judge error": pc.starts_with(table[status], "part_error" if overall else "error"),
-        "not recorded": pc.starts_with(table[reason], "not_recorded"),
-    }
-    flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in causes.items()}
+    causes = (
+        pc.is_valid(table["system_error"]),
+        pc.starts_with(table[status], "part_error" if overall else "error"),
+        pc.starts_with(table[reason], "not_recorded"),
+    )
+    flags = {cause: pc.fill_null(found, False).combine_chunks() for cause, found in zip(LOST_CAUSES, causes, strict=True)}
     return {cause: found.to_numpy(zero_copy_only=False) for cause, found in flags.items()}
 
 
@@ -280,8 +400,7 @@ def _changed_columns(
 
 def same_answers(base: Side, candidate: Side, pairs: Pairs) -> Flags:
     """For each pair whether question, earlier turns, answer and chunk texts are the same."""
-    before, after = (np.array(list(answer_digests(side.folder)))[side.rows] for side in (base, candidate))
-    return np.array(before[pairs.base] == after[pairs.candidate], dtype=np.bool_)
+    return np.array(base.answers[pairs.base] == candidate.answers[pairs.candidate], dtype=np.bool_)
 
 
 def answer_digests(folder: RunFolder) -> Iterator[str]:
@@ -312,20 +431,22 @@ class EqualAnswers:
         """The pairs with the same answer in which a judge alone can have changed a score; None for one that no judge decides.
 
         Of a composite these are the pairs whose other parts, those that no judge decides, are equal too. It is none where the two
-        are weighted otherwise.
+        are weighted otherwise, and for a failure mode where the two have another rule.
         """
         base, candidate = self._sides
         if base.folder == candidate.folder:
             return None
-        if name in self._judged:
+        if isinstance(base, Modes) and isinstance(candidate, Modes) and base.rule(name) != candidate.rule(name):
+            return None
+        if name in candidate.judged:
             return self._same
         parts = [side.metrics["composite_parts"].get(name, {}).get("measured", []) for side in self._sides]
         weights = [[side.metrics["scoring"].get(key) for key in ("weights", "composites")] for side in self._sides]
-        if not self._judged.intersection(parts[0]) or parts[0] != parts[1] or weights[0] != weights[1]:
+        if not candidate.judged.intersection(parts[0]) or parts[0] != parts[1] or weights[0] != weights[1]:
             return None
         same = self._same.copy()
         for part in parts[0]:
-            if part not in self._judged:
+            if part not in candidate.judged:
                 before, after = base.values(part)[0][self._pairs.base], candidate.values(part)[0][self._pairs.candidate]
                 same &= (before == after) | (np.isnan(before) & np.isnan(after))
         return same
@@ -333,12 +454,6 @@ class EqualAnswers:
     @cached_property
     def _same(self) -> Flags:
         return same_answers(*self._sides, self._pairs)
-
-    @cached_property
-    def _judged(self) -> set[str]:
-        side = self._sides[1]
-        metrics: Mapping[str, Any] = side.manifest["identity"]["metrics"]
-        return {name for name, score in side.declared.items() if metrics.get(score["metric"], {}).get("prompts")}
 
 
 V = TypeVar("V", DifferenceVerdict, DropVerdict)

@@ -30,7 +30,16 @@ from ragpipe.report.compare_charts import (
     slice_maps,
     unscaled_forest,
 )
-from ragpipe.report.comparison_summary import bridge_lines, index_lines, parts_mark, side_lines, version_lines
+from ragpipe.report.comparison_summary import (
+    MODE_HEADS,
+    bridge_lines,
+    index_lines,
+    mode_lines,
+    mode_rows,
+    parts_mark,
+    side_lines,
+    version_lines,
+)
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
@@ -220,6 +229,7 @@ def compare_page(
             methods=list(dict.fromkeys(rows.methods)),
             scores=_score_names(document),
             flips=FLIPS,
+            mode_heads=MODE_HEADS,
             main=main,
         )
     )
@@ -254,6 +264,8 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         else None,
         "without_pairs": [key for key, score in headline.items() if not score["n"]],
         "flips": flip_rows(headline, name),
+        "modes": mode_rows(item["failure_modes"]),
+        "mode_notes": list(mode_lines(item, document["candidates"][number])),
         "maps": list(slice_maps(item, list(headline), name)),
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
         "bridge": list(bridge_lines(headline)),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ragpipe.comparison.headline import lost_texts, silent_texts, slice_text
+from ragpipe.comparison.headline import lost_texts, rate_text, silent_texts, slice_text
 from ragpipe.comparison.score_differences import OPERATIONS
-from ragpipe.comparison.settings import SMALLEST_SHARE
+from ragpipe.comparison.settings import SMALLEST_RISE, SMALLEST_SHARE
 from ragpipe.core.text import escape_markdown, on_one_line
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import Note, Prose, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
-from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, run_words, whole, wins_text
+from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, run_words, state_text, whole, wins_text
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 NAMED = 5
@@ -69,7 +70,7 @@ def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
             figure_text(score["candidate_mean"]),
             difference_text(score),
             wins_text(score),
-            score["state"],
+            state_text(score),
             figure_text(score["detectable"]),
         ]
         for name, score in scores.items()
@@ -96,6 +97,7 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     if len((comparison["versions"] or {}).get("scores", ())) != 1:  # else the line on versions says the same
         yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from slice_lines(comparison["slices"])
+    yield from mode_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from _notes(document, comparison)
 
 
@@ -133,9 +135,51 @@ def slice_lines(slices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The slices in which a score is better or worse, the largest drops first, and how many more there are."""
     decided = _decided(slices)
     for row in decided[:NAMED]:
-        yield f"{row['state']} in {slice_text(row)}: {row['score']} {difference_text(row)}, n = {whole(row['n'])}"
+        yield f"{state_text(row)} in {slice_text(row)}: {row['score']} {ends_text(row)}, {difference_text(row)}, n = {whole(row['n'])}"
     if len(decided) > NAMED:
         yield f"and {whole(len(decided) - NAMED)} more slices that differ"
+
+
+def ends_text(row: Mapping[str, Any]) -> str:
+    """`0.300 -> 0.840`: the means of both sides."""
+    return f"{figure_text(row['base_mean'])} -> {figure_text(row['candidate_mean'])}"
+
+
+MODE_HEADS = ("failure mode", "rate", "cases", "difference", "verdict")
+
+
+def mode_rows(modes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row of `MODE_HEADS` per failure mode that a case has on either side, those that became more frequent first, then those that became
+    rarer, by the size of the change: `false_rejection`, `10.7 % -> 1.7 %`, `32 -> 5`, ..., `↓ better`."""
+    order = {"worse": 0, "better": 1}
+    shown = {name: mode for name, mode in modes.items() if mode["base_mean"] or mode["candidate_mean"]}
+    ordered = sorted(shown.items(), key=lambda item: (order.get(item[1]["state"], 2), -abs(item[1]["difference"])))
+    return [
+        [
+            name,
+            f"{rate_text(mode['base_mean'])} -> {rate_text(mode['candidate_mean'])}",
+            f"{whole(mode['base_n'])} -> {whole(mode['candidate_n'])}",
+            difference_text(mode),
+            state_text(mode),
+        ]
+        for name, mode in ordered
+    ]
+
+
+def mode_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+    """`false_rejection: 28 cases no longer have it (q-1, ...), 1 has it now (q-7)` of each failure mode that is better or worse, and the
+    slices in which it is; values that one side lost. `side` is the candidate."""
+    for name, mode in comparison["failure_modes"].items():
+        if mode["state"] in ("better", "worse"):
+            gone, new = (_cases_text(mode["flips"][direction], side) for direction in ("to_passed", "to_failed"))
+            yield f"{name}: {gone} no longer, {new} now"
+            for row in _decided(mode["slices"])[:NAMED]:
+                yield (
+                    f"{state_text(row)} in {slice_text(row)}: {name} {rate_text(row['base_mean'])} -> "
+                    f"{rate_text(row['candidate_mean'])}, n = {whole(row['n'])}"
+                )
+        if mode["reason"] in ("values_lost", "judge_moved"):
+            yield f"{name} is inconclusive: {UNDECIDED[mode['reason']]}"
 
 
 def _decided(slices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -301,6 +345,15 @@ def _table(rows: Iterable[Sequence[str]], title: str = "") -> Table:
     return Table(tuple(columns), tuple(TableRow((Verbatim(name), *figures)) for name, *figures in rows), title)
 
 
+def mode_table(rows: Sequence[Sequence[str]], heads: Sequence[str] = MODE_HEADS) -> Table:
+    """Rows of failure modes for a terminal: the first and the last cell are words; the cases are left out first."""
+    columns = (
+        TableColumn(head, is_text=place in (0, len(heads) - 1), drop={"cases": 2, "difference": 1}.get(head, 0))
+        for place, head in enumerate(heads)
+    )
+    return Table(tuple(columns), tuple(TableRow((Verbatim(name), *figures)) for name, *figures in rows))
+
+
 def operation_rows(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     """For each quantity a row of the medians, with the ratio of the middle case, and one of the means; the columns are those of
     `comparison_summary.HEADS`."""
@@ -348,7 +401,7 @@ def summary_markdown(document: Mapping[str, Any]) -> str:
     reading = (
         f"Intervals are {document['settings']['level']:.0%}, by question; w/t/l counts cases in which the new one is better, equal, worse. "
         "could show is the true difference that these cases find in 8 of 10 samples. "
-        f"same: within {SMALLEST_SHARE:g} of a score's scale, or the smallest effect that was set."
+        f"same: within {SMALLEST_SHARE:g} of a score's scale, {SMALLEST_RISE:g} of a failure mode's rate, or the smallest effect that was set."
     )
     return render_sections(
         f"Compared with {escape_markdown(side_label(document['base']))}",
@@ -363,20 +416,21 @@ def summary_markdown(document: Mapping[str, Any]) -> str:
 def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Section:
     side = document["candidates"][comparison["candidate"]]
     first = (comparison["verdict"]["sentence"], title_line(document, comparison))
-    lines = [*flip_lines(comparison, side), *_notes(document, comparison)]
+    lines = [*flip_lines(comparison, side), *mode_lines(comparison, side), *_notes(document, comparison)]
     rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
     others = "Other scores, each on its own: no correction for their number"
     decided = _decided(comparison["slices"])
-    heads = ("slice", "score", "n", "difference", "q", "verdict")
+    heads = ("slice", "score", "n", "mean", "difference", "q", "verdict")
     rows = [
         TableRow(
             (
                 Verbatim(slice_text(row)),
                 Verbatim(row["score"]),
                 whole(row["n"]),
+                ends_text(row),
                 difference_text(row),
                 figure_text(row["q_value"]),
-                row["state"],
+                state_text(row),
             )
         )
         for row in decided[:_LISTED]
@@ -386,8 +440,21 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Se
     parts: list[SectionPart] = [
         *(Note(Prose(line)) for line in first),
         _table(headline_rows(comparison)),
+        *_modes(comparison["failure_modes"]),
         *(Note(Prose(line)) for line in lines),
         *([Table(columns, tuple(rows), f"Slices that differ{more}")] if rows else []),
         *([_table(difference_rows(rest), others)] if rest else []),
     ]
     return Section("candidate", escape_markdown(side_label(side)), tuple(parts))
+
+
+def _modes(modes: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
+    rows = [[*row[:3], *_rate_intervals(modes[row[0]]), *row[3:]] for row in mode_rows(modes)]
+    if rows:
+        heads = (*MODE_HEADS[:3], "base interval", "new interval", *MODE_HEADS[3:])
+        yield replace(mode_table(rows, heads), title="Failure modes")
+
+
+def _rate_intervals(mode: Mapping[str, Any]) -> Iterator[str]:
+    for interval in (mode["base_interval"], mode["candidate_interval"]):
+        yield f"{rate_text(interval['low'])} to {rate_text(interval['high'])}" if interval else "-"

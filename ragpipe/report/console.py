@@ -303,7 +303,7 @@ class Progress:
         return Text(self._line(state, width=width), no_wrap=True, overflow="crop")
 
 
-_PLAIN = str.maketrans({"±": "+/-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "↓": "(lower)"})
+_PLAIN = str.maketrans({"±": "+/-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "↓": "(lower)", "↑": "(higher)"})
 
 
 class SafeStream:

@@ -23,6 +23,8 @@ from xml.etree import ElementTree as Xml
 
 import pyarrow as pa
 
+from ragpipe.comparison.history import FAILURE_MODE, SCORE
+from ragpipe.comparison.mode_table import mode_table
 from ragpipe.core.score import warning_texts
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
@@ -125,7 +127,7 @@ def xml_text(text: str) -> str:
 
 
 def comparison_junit(document: Mapping[str, Any]) -> str:
-    """A test suite per candidate, a test case per headline score: it fails where the score is worse.
+    """A test suite per candidate, a test case per headline score and per failure mode that occurs: it fails where that is worse.
 
     Better and same pass, with the figures in the output; an undecided score is skipped: it shows nothing, good or bad.
     """
@@ -133,13 +135,15 @@ def comparison_junit(document: Mapping[str, Any]) -> str:
     for comparison in document["comparisons"]:
         name = f"{side_label(document['base'])} -> {side_label(document['candidates'][comparison['candidate']])}"
         scores = {key: score for key, score in comparison["scores"].items() if score["headline"]}
-        cases = [_score(key, score) for key, score in {**scores, **comparison["operations"]}.items()]
+        cases = [_score("compare", key, score) for key, score in {**scores, **comparison["operations"]}.items()]
+        modes = {key: mode for key, mode in comparison["failure_modes"].items() if mode["base_mean"] or mode["candidate_mean"]}
+        cases += [_score("compare.failure_mode", key, mode) for key, mode in modes.items()]
         suites.append((name, [("verdict", comparison["verdict"]["sentence"])], cases))
     return junit_document(suites)
 
 
-def _score(name: str, score: Mapping[str, Any]) -> Xml.Element:
-    case, text = junit_case("compare", name), xml_text(f"{score['state']}: {difference_text(score)}")
+def _score(group: str, name: str, score: Mapping[str, Any]) -> Xml.Element:
+    case, text = junit_case(group, name), xml_text(f"{score['state']}: {difference_text(score)}")
     if score["state"] == "worse":
         Xml.SubElement(case, "failure", {"type": "worse", "message": text}).text = text
     elif score["state"] == "inconclusive":
@@ -149,16 +153,16 @@ def _score(name: str, score: Mapping[str, Any]) -> Xml.Element:
     return case
 
 
-def write_json_lines(table: Path, target: Path) -> None:
-    """Write a Parquet table as JSON Lines, row by row; left alone when nothing would change.
+def write_json_lines(table: Path | pa.Table, target: Path) -> None:
+    """Write a table, or that of a Parquet file, as JSON Lines, row by row; left alone when nothing would change.
 
     Columns that hold JSON as text (chunks, details, messages ...) become objects and lists; a text there that is not
     strict JSON stays a text. Raises DataError, OutputError.
     """
-    schema = schema_of(table)
+    schema = table.schema if isinstance(table, pa.Table) else schema_of(table)
     values = [_values(field) for field in schema]
     with open_unless_same(target) as file:
-        for batch in batches(table):
+        for batch in table.to_batches() if isinstance(table, pa.Table) else batches(table):
             columns = [value(column.to_pylist()) for value, column in zip(values, batch.columns, strict=True)]
             for row in zip(*columns, strict=True):
                 file.write(json_bytes(dict(zip(schema.names, row, strict=True))) + b"\n")
@@ -183,9 +187,12 @@ BOM = b"\xef\xbb\xbf"
 _UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characters stays
 
 
-def write_csv(table: Path, target: Path) -> None:
-    """Write a Parquet table as CSV, row by row; left alone when nothing would change. Raises DataError, OutputError."""
-    _write_csv(schema_of(table), batches(table), target)
+def write_csv(table: Path | pa.Table, target: Path) -> None:
+    """Write a table, or that of a Parquet file, as CSV, row by row; left alone when nothing would change. Raises DataError, OutputError."""
+    if isinstance(table, pa.Table):
+        _write_csv(table.schema, table.to_batches(), target)
+    else:
+        _write_csv(schema_of(table), batches(table), target)
 
 
 def _write_csv(schema: pa.Schema, rows: Iterable[pa.RecordBatch], target: Path) -> None:
@@ -219,14 +226,14 @@ def _quoted(text: str) -> str:
     return '"' + escape(shown).replace('"', '""') + '"'
 
 
-_WRITERS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+_WRITERS: dict[str, tuple[str, Callable[[Path | pa.Table, Path], None]]] = {
     "csv": (".csv", write_csv),
     "json": (".jsonl", write_json_lines),
 }
 
 
 def export_tables(folder: RunFolder, formats: Collection[str], iterations: Iterable[int]) -> list[Path]:
-    """Write all tables of the run and of these iterations in those of `formats` that are `csv` or `json`.
+    """Write all tables of the run and of these iterations, and one of its failure modes, in those of `formats` that are `csv` or `json`.
 
     Returns the files in a fixed order. Memory is bounded by a few hundred rows. Raises DataError for a table that is
     missing or broken, OutputError.
@@ -235,6 +242,10 @@ def export_tables(folder: RunFolder, formats: Collection[str], iterations: Itera
     if not writers:
         return []
     paths = _export([folder.samples, folder.outputs], folder.export, writers)
+    modes = mode_table(folder)
+    for ending, write in writers:
+        paths.append(folder.export / f"failure_modes{ending}")
+        write(modes, paths[-1])
     for number in iterations:
         iteration = folder.iteration(number)
         tables = [iteration.records, iteration.scores, iteration.judge_inputs]
@@ -242,7 +253,7 @@ def export_tables(folder: RunFolder, formats: Collection[str], iterations: Itera
     return paths
 
 
-def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path, Path], None]]]) -> list[Path]:
+def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path | pa.Table, Path], None]]]) -> list[Path]:
     make_folder(target)
     sweep_temporaries(target)
     paths = []
@@ -367,6 +378,14 @@ SCORE_FAMILIES = (
     Family("ragpipe_score_change_low", "Lower end of its interval.", _cell("before_low")),
     Family("ragpipe_score_change_high", "Upper end of its interval.", _cell("before_high")),
 )
+MODE_FAMILIES = (
+    Family("ragpipe_failure_mode_ratio", "Share of cases with a failure mode, 0 to 1.", _cell("mean")),
+    Family(
+        "ragpipe_failure_mode_change", "Paired difference from the run before of the same series.", _cell("before_difference")
+    ),
+    Family("ragpipe_failure_mode_change_low", "Lower end of its interval.", _cell("before_low")),
+    Family("ragpipe_failure_mode_change_high", "Upper end of its interval.", _cell("before_high")),
+)
 VERDICT = Family("ragpipe_score_verdict", "1 for the verdict against the run before, 0 for the others.", _cell("n"))
 RUN_FAMILIES = (
     Family("ragpipe_run_cases", "Cases of the run.", _cell("n_cases")),
@@ -383,15 +402,16 @@ def open_metrics(rows: Sequence[Row], *, name: str) -> str:
         rows: the rows of `history.parquet`.
         name: the name of the runs, a label of every sample.
 
-    Labels: `name` and, for a score, `score` and `series`; nothing that changes with every run, so that Prometheus keeps one
+    Labels: `name` and, for a score, `score` and `series`, for a failure mode `failure_mode` and `series`; nothing that changes with every run, so that Prometheus keeps one
     series per score. Missing values have no sample.
     """
     runs = list({row["run_id"]: row for row in rows}.values())
-    ordered = sorted(rows, key=lambda row: (row["score"], row["series"]))  # stable: the samples of a series follow in time
+    every = sorted(rows, key=lambda row: (row["score"], row["series"]))  # stable: the samples of a series follow in time
+    ordered, of_modes = ([row for row in every if row["kind"] == kind] for kind in (SCORE, FAILURE_MODE))
     lines: list[str] = []
-    for family in SCORE_FAMILIES:
-        samples = [(_score_labels(name, row), family.value(row), _stamp(row)) for row in ordered]
-        lines += _family(family, samples)
+    for families, of_kind in ((SCORE_FAMILIES, ordered), (MODE_FAMILIES, of_modes)):
+        for family in families:
+            lines += _family(family, [(_score_labels(name, row), family.value(row), _stamp(row)) for row in of_kind])
     verdicts = [
         ({**_score_labels(name, row), "verdict": state}, float(row["before_state"] == state), _stamp(row))
         for series in _by_series(ordered)
@@ -408,7 +428,7 @@ def open_metrics(rows: Sequence[Row], *, name: str) -> str:
 
 
 def _score_labels(name: str, row: Row) -> dict[str, str]:
-    return {"name": name, "score": row["score"], "series": row["series"]}
+    return {"name": name, row["kind"]: row["score"], "series": row["series"]}
 
 
 def _by_series(ordered: Iterable[Row]) -> Iterable[list[Row]]:

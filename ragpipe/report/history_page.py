@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ragpipe.comparison.headline import rate_text
+from ragpipe.comparison.history import FAILURE_MODE, SCORE
 from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import MARKDOWN, Note, Section, Table, TableColumn, TableRow, Verbatim
-from ragpipe.report.styled_text import plural, whole
+from ragpipe.report.styled_text import plural, state_text, whole
 from ragpipe.score.normalisation import OVERALL
 
 Row = Mapping[str, Any]
@@ -18,15 +20,48 @@ NOTE = (
     "against: paired difference over the cases of both runs, with its clustered 95% interval; only runs that measured the score in the "
     "same way count. noise floor: what the judge alone changes between two runs, known from several iterations."
 )
+MODE_HEADS = ("failure mode", "runs", "rate [95%]", "from -> to", "against the run before")
 _MEANS_SHOWN = 12
 _NAME = 60  # characters of a score's name
 
 
 def newest_rows(rows: Sequence[Row], *, headline_only: bool = False) -> list[list[str]]:
     """A row per score of the newest run, the headline first. `runs` are those of its series."""
-    newest = [row for row in rows if row["run_id"] == rows[-1]["run_id"]]
-    shown = sorted(newest, key=lambda row: (not row["headline"], row["score"] != OVERALL.name))
+    shown = sorted(_newest(rows, SCORE), key=lambda row: (not row["headline"], row["score"] != OVERALL.name))
     return [_newest_row(row, rows) for row in shown if row["headline"] or not headline_only]
+
+
+def newest_mode_rows(rows: Sequence[Row]) -> list[list[str]]:
+    """A row of `MODE_HEADS` per failure mode that the newest run or the one before it has in any case, the most frequent first.
+    `from -> to` are the rates over the cases of both."""
+    shown = [row for row in _newest(rows, FAILURE_MODE) if row["mean"] or row["before_mean"]]
+    return [
+        [
+            on_one_line(row["score"], _NAME),
+            whole(len(_series(row, rows))),
+            _rate(row),
+            _from_to(row),
+            state_text({"state": row["before_state"], "difference": row["before_difference"]}) if row["before_state"] else "-",
+        ]
+        for row in sorted(shown, key=lambda row: -(row["mean"] or 0))
+    ]
+
+
+def _newest(rows: Sequence[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["run_id"] == rows[-1]["run_id"] and row["kind"] == kind]
+
+
+def _rate(row: Row) -> str:
+    bounds = (
+        f" [{rate_text(row['interval_low'])}, {rate_text(row['interval_high'])}]" if row["interval_low"] is not None else ""
+    )
+    return rate_text(row["mean"]) + bounds
+
+
+def _from_to(row: Row) -> str:
+    if row["before_mean"] is None:
+        return "-"
+    return f"{rate_text(row['before_mean'])} -> {rate_text(row['before_mean'] + row['before_difference'])}"
 
 
 def _newest_row(row: Row, rows: Sequence[Row]) -> list[str]:
@@ -41,7 +76,7 @@ def _newest_row(row: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _series(row: Row, rows: Sequence[Row]) -> list[Row]:
-    return [other for other in rows if other["score"] == row["score"] and other["series"] == row["series"]]
+    return [other for other in rows if all(other[key] == row[key] for key in ("kind", "score", "series"))]
 
 
 def _mean(row: Row) -> str:
@@ -71,6 +106,7 @@ def history_headline(rows: Sequence[Row], sentence: str | None) -> str:
 def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
     """The page `history.md`; `headline` is its first line."""
     newest = [[code_span(row[0]), *row[1:]] for row in newest_rows(rows)]
+    modes = [[code_span(row[0]), *row[1:]] for row in newest_mode_rows(rows)]
     lines = [
         f"# History of {code_span(name)}",
         "",
@@ -80,6 +116,7 @@ def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
         "",
         NOTE,
         "",
+        *(("## Failure modes", "", *markdown_table(MODE_HEADS, modes, left=(0, 4)), "") if modes else ()),
         "## Runs",
         "",
         *markdown_table(("run", "created", "judge", "data", "cases", "iterations"), _runs(rows), left=(0, 1, 2, 3)),

@@ -28,7 +28,7 @@ class AlertSettings(Settings):
         default=ALERTS,
         description=(
             "What is an alert. failed: a gate that failed; unmeasured: one that could not be measured or trusted; inconclusive: one "
-            "with too few cases to tell; drop: a score that is worse than in the run of `against`, beyond chance."
+            "with too few cases to tell; drop: a score that is worse, or a failure mode that is more frequent, than in the run of `against`, beyond chance."
         ),
     )
     against: Annotated[str, Field(min_length=1)] | None = Field(

@@ -323,6 +323,14 @@ def wins_text(score: Mapping[str, Any]) -> str:
     return f"{whole(score['wins'])}/{whole(score['ties'])}/{whole(score['losses'])}"
 
 
+def state_text(score: Mapping[str, Any]) -> str:
+    """The verdict with the way that the value went: `↑ better`, `↓ better` where less is better, `→ same`; `inconclusive`."""
+    if score["state"] == "inconclusive":
+        return "inconclusive"
+    arrow = "→" if score["state"] == "same" else "↑" if score["difference"] > 0 else "↓"
+    return f"{arrow} {score['state']}"
+
+
 def case_text(key: Sequence[Any], has_one_method: bool) -> str:
     """`dao-01`, with the method where the side has several, and with the repeat where it is not the first."""
     sample, method, repeat = key

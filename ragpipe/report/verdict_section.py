@@ -45,7 +45,7 @@ from ragpipe.report.report_data import (
 from ragpipe.report.styled_text import bracketed, difference_text, is_free, percentage, plural, price, whole
 from ragpipe.score.aggregate import due
 from ragpipe.score.gate_results import NO_CALIBRATION, power_words, precision_of, trust_words, undecided_words
-from ragpipe.score.gate_rules import limit, value_text, where_text
+from ragpipe.score.gate_rules import allowed_change, limit, value_text, where_text
 
 _KINDS: Mapping[str, Any] = {"blocked": "bad", "no_evidence": "bad", "warned": "warn", "passed": "good"}
 
@@ -108,7 +108,7 @@ def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
             only_base = gate["paired"]["only_base"]
             left_out = f", {whole(only_base)} more there only" if only_base else ""
             text = (f": {difference} over {plural(gate['n_ok'], 'case')} against ", Verbatim(gate["against"]), left_out)
-            yield Note((Verbatim(gate["score"]), *text), shown_in=TERMINAL)
+            yield Note((Verbatim(gate.get("score") or gate["failure_mode"]), *text), shown_in=TERMINAL)
 
 
 def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
@@ -145,7 +145,8 @@ def _gate_marks(gate: Mapping[str, Any]) -> Marks | None:
     few = bool(bounds.get("too_few"))
     ends = [None, None] if few else [bounds.get("low"), bounds.get("high")]
     limits = [end for end in (gate.get("min"), gate.get("max")) if end is not None]
-    limits += [-gate["max_drop"]] if "against" in gate else []
+    if "against" in gate:
+        limits.append(allowed_change(gate) if "failure_mode" in gate else -allowed_change(gate))
     values = [value for value in (gate["value"], *ends, *limits) if value is not None]
     low, high = min(0.0, *values), max(*values, 0.0 if "against" in gate else 1.0 if max(values) <= 1 else max(values))
     if low < 0:

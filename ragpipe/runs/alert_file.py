@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragpipe.comparison.drop_gates import GateCase, worst_cases
 from ragpipe.comparison.headline import signed_text
-from ragpipe.comparison.history import HistoryRun, ScoreDrop, run_drops
+from ragpipe.comparison.history import SCORE, HistoryRun, ScoreDrop, run_drops
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import Side, opened_side
 from ragpipe.core.errors import DataError, Problem
@@ -96,9 +96,8 @@ def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterato
     with opened_side(before.folder, before.manifest) as base, opened_side(run, own) as candidate:
         found = run_drops(base, candidate, CompareSettings())
         for drop in found.drops:
-            higher = bool(candidate.declared[drop.score]["higher_is_better"])
-            worst = _lowest(candidate, drop, _CASES)
-            yield drop_line(drop, against=against, higher_is_better=higher, worst=worst)
+            higher = drop.kind == SCORE and bool(candidate.declared[drop.score]["higher_is_better"])
+            yield drop_line(drop, against=against, higher_is_better=higher, worst=_lowest(candidate, drop, _CASES))
     if found.apart:
         console.say(f"alerts: not compared with run {against}, which measured otherwise: {', '.join(found.apart)}")
 
@@ -112,7 +111,7 @@ def _lowest(side: Side, drop: ScoreDrop, count: int) -> list[GateCase]:
     ]
 
 
-_LIMITS = ("min", "max", "max_drop")
+_LIMITS = ("min", "max", "max_drop", "max_rise")
 _UNMEASURED = ("no_evidence", "not_enough_evidence", "uncalibrated")
 
 
@@ -159,11 +158,11 @@ def gate_line(gate: Mapping[str, Any], worst: Sequence[GateCase]) -> dict[str, A
 
 
 def drop_line(drop: ScoreDrop, *, against: str, higher_is_better: bool, worst: Sequence[GateCase]) -> dict[str, Any]:
-    """What an alert says of a score that became worse than in the run `against`."""
+    """What an alert says of a score that became worse than in the run `against`, or of a failure mode that rose."""
     kind = "the same questions" if drop.samples == "paired" else "other questions"
     ends = f"{signed_text(drop.interval.low)} to {signed_text(drop.interval.high)}"
     return {
-        "alert": "drop",
+        "alert": "drop" if drop.kind == SCORE else "rise",
         "what": drop.score,
         "score": drop.score,
         "verdict": "worse",
@@ -173,7 +172,7 @@ def drop_line(drop: ScoreDrop, *, against: str, higher_is_better: bool, worst: S
         "interval": [drop.interval.low, drop.interval.high],
         "n": drop.n,
         "message": (
-            f"mean of {drop.score} changed by {signed_text(drop.difference)} against {against} ({drop.base:.4g} to "
+            f"{'mean' if drop.kind == SCORE else 'rate'} of {drop.score} changed by {signed_text(drop.difference)} against {against} ({drop.base:.4g} to "
             f"{drop.candidate:.4g}, {kind}, {drop.n} cases; {drop.interval.level:.1%} interval {ends}): worse"
         ),
         "worst": [case_figure(case.sample_id, case.method, case.repeat, case.value) for case in worst],

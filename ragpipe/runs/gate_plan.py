@@ -130,7 +130,7 @@ def _shared(
     cases = read_columns(frozen.outputs, OUTPUT_KEY)
     shared = {}
     for name, gate in held.items():
-        pairs = paired_cases(baselines[str(gate.against)].score(str(gate.score)), cases)
+        pairs = paired_cases(baselines[str(gate.against)].score(gate.measure), cases)
         shared[name] = _keys(cases.take(pairs.candidate))
     return shared
 

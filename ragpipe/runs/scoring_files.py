@@ -205,10 +205,10 @@ def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:
     needs: dict[str, BaselineNeeds] = {}
     given = {spec.name for spec in config.scoring.all_specs([s for m in config.metrics.values() for s in m.scores()])}
     for gate in config.scoring.active_gates().values():
-        if (run_id := gate.baseline) is not None and gate.score is not None:
+        if (run_id := gate.baseline) is not None:
             needs.setdefault(run_id, BaselineNeeds()).wheres.append(gate.labels())
-            if gate.score in given or gate.score == "overall_score":
-                needs[run_id].scores.add(gate.score)
+            if gate.failure_mode is not None or gate.score in given or gate.score == "overall_score":
+                needs[run_id].scores.add(gate.measure)
     return needs
 
 

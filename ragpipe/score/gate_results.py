@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ragpipe.core.score import ScoreSpec
 from ragpipe.score.accumulators import Accumulators
 from ragpipe.score.aggregate import summary
-from ragpipe.score.gate_rules import decide_gates, define, limited, measure_gate
+from ragpipe.score.gate_rules import allowed_change, decide_gates, define, limited, measure_gate
 from ragpipe.score.gate_settings import OPERATIONS, Gate
 from ragpipe.score.normalisation import OK, OVERALL, interval_of, normalised
 from ragpipe.score.operation_gates import measure_operation
@@ -81,8 +81,11 @@ def gate_results(
         if not measured["n_cases"]:
             measured["absent"] = _no_case(definition["where"], metrics["by"])
         elif gate.score not in OPERATIONS:
-            measured |= {"p_value": _p_value(ledger, definition, spec), **together.get(name, {})}
-            if gate.against is not None and name not in together and spec is not None:
+            measured["p_value"] = _p_value(ledger, definition, spec)
+            is_given = spec is not None or measured["absent"] is None
+            if is_given:
+                measured |= together.get(name, {})
+            if gate.against is not None and name not in together and is_given:
                 measured |= {"value": None, "interval": None, "absent": f"run {gate.against} is not there"}
         gates.append((definition, [measured]))
     return decide_gates(gates)
@@ -99,7 +102,7 @@ def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | No
     """
     places = _places(ledger, gate)
     scale: tuple[float | None, float | None] = (0.0, 1.0)
-    if "failure_mode" in gate:
+    if "failure_mode" in gate and "against" not in gate:
         truth = ledger.findings.mode(gate["failure_mode"])
         if truth is None:
             return None
@@ -305,7 +308,8 @@ def precision_of(gate: Mapping[str, Any], level: float) -> Precision | None:
     measured = sum(figure is not None for figure in gate["values"])
     if "against" in gate:  # pairs of cases, each with its mean over the iterations
         measured = 1
-    cases = round(gate["n_cases" if "failure_mode" in gate else "n_ok"] / measured) if measured else 0
+    is_share = "failure_mode" in gate and "against" not in gate
+    cases = round(gate["n_cases" if is_share else "n_ok"] / measured) if measured else 0
     if interval is None or value is None or not cases:
         return None
     z, labels = normal_quantile(level), gate.get("corrected", {}).get("labels")
@@ -351,18 +355,19 @@ def precision_before_comparison(samples: Whole, kind: str) -> Precision | None:
 
 def _drop_words(gate: Mapping[str, Any], precision: Precision, level: float) -> str:
     """What a gate against a baseline finds, and how many cases it takes to pass an unchanged system."""
-    error, max_drop = precision.error, gate["max_drop"]
+    error, max_drop = precision.error, allowed_change(gate)
+    key, moved = ("max_rise", "rose") if "failure_mode" in gate else ("max_drop", "dropped")
     if error is None:
         return ""
     drop = resolve_drop(error, 1.0, max_drop, level=level)
-    words = f"with {precision.cases:,} cases it fails 8 of 10 runs of a system that dropped by {drop.finds:.2f} or more"
+    words = f"with {precision.cases:,} cases it fails 8 of 10 runs of a system that {moved} by {drop.finds:.2f} or more"
     if drop.smallest_max_drop <= max_drop:
         return f"{words}, and passes 8 of 10 of an unchanged one"
-    words += f"; an unchanged one passes 8 of 10 only from max_drop {drop.smallest_max_drop:.2g} on"
+    words += f"; an unchanged one passes 8 of 10 only from {key} {drop.smallest_max_drop:.2g} on"
     if max_drop == 0:
         return words
     needed = rows_for_drop(error * precision.cases**0.5, max_drop, level=level)
-    return f"{words}, and max_drop {max_drop:.10g} takes about {_rounded(needed):,} cases"
+    return f"{words}, and {key} {max_drop:.10g} takes about {_rounded(needed):,} cases"
 
 
 def undecided_words(gate: Mapping[str, Any], precision: Precision, level: float) -> str:

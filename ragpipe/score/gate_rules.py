@@ -59,9 +59,9 @@ def define(
         "untrusted": untrusted and gate.tier == "critical",
         "level": level,
     }
+    limits: Definition = {"min": gate.min, "max": gate.max}
     if gate.against is not None:
-        baseline = {"against": gate.against, "max_drop": gate.allowed_drop, "accept": list(gate.accept)}
-        return {"name": name, "score": gate.score, "of": of, "min": None, "max": None, **baseline, **shared}
+        limits |= {"against": gate.against, **gate.allowed, "accept": list(gate.accept)}
     if gate.score in OPERATIONS:
         limits = {
             "of": "share" if gate.is_rate else gate.of or "mean",
@@ -71,9 +71,10 @@ def define(
         }
         return {"name": name, "score": gate.score, **limits, **shared}
     if gate.failure_mode is not None:
-        limits = {"of": "share", "min": None, "max": gate.max_rate}
-        return {"name": name, "failure_mode": gate.failure_mode, "rests_on": list(rests_on), **limits, **shared}
-    return {"name": name, "score": gate.score, "of": of, "min": gate.min, "max": gate.max, **shared}
+        return {
+            "name": name, "failure_mode": gate.failure_mode, "rests_on": list(rests_on), "of": "share", **limits, **shared
+        }  # fmt: skip
+    return {"name": name, "score": gate.score, "of": of, **limits, **shared}
 
 
 def limited(gate: Gate, spec: ScoreSpec | None, *, judged: bool) -> str | None:
@@ -119,7 +120,7 @@ def decide_gate(
     `outcome` is what becomes of it: `passed`, `blocked` (critical), `warned` (quality, and inconclusive where that only
     warns) or `reported` (not applicable, and diagnostic whatever the verdict).
     """
-    figures = _figures(measured, together) | {"p_adjusted": p_adjusted}
+    figures = _figures(gate, measured, together) | {"p_adjusted": p_adjusted}
     verdict = _verdict(gate, figures)
     decided = {"verdict": verdict, "outcome": _outcome(gate, verdict)}
     return {**figures, **decided, "sentence": gate_sentence(gate, figures, verdict)}
@@ -134,7 +135,7 @@ def decide_gates(
     Holm's method. Of twelve gates on scores that did not change one would else fail in 46 % of runs. Passing is not
     adjusted: a run passes only if all its gates do. `together` is by the name of the gate.
     """
-    p_values = [_p_value(gate, _figures(measured, together.get(gate["name"]))) for gate, measured in gates]
+    p_values = [_p_value(gate, _figures(gate, measured, together.get(gate["name"]))) for gate, measured in gates]
     several = sum(p is not None for p in p_values) > 1
     adjusted = holm(p_values) if several else [None] * len(gates)
     return [
@@ -172,7 +173,7 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 
 _DEFINITION = (
-    "name", "score", "failure_mode", "rests_on", "of", "unit", "min", "max", "against", "max_drop", "accept",
+    "name", "score", "failure_mode", "rests_on", "of", "unit", "min", "max", "against", "max_drop", "max_rise", "accept",
     "where", "tier", "by", "coverage_floor", "inconclusive", "without_cases", "untrusted", "level",
 )  # fmt: skip
 
@@ -197,7 +198,7 @@ def _of_mode(gate: Definition, summary: Mapping[str, Any]) -> Measured:
         return _nothing(summary, f"no metric of this run gives the scores that decide {mode}")
     scores = [summary["scores"][name] for name in gate["rests_on"] if name in summary["scores"]]
     worst = {key: max((score.get(key, 0) for score in scores), default=0) for key in ("n_error", "n_missing")}
-    if mode_counts["n_judged"] or gate["without_cases"] == "fail":
+    if "against" not in gate and (mode_counts["n_judged"] or gate["without_cases"] == "fail"):
         worst["n_error"] = max(worst["n_error"], n - mode_counts["n_judged"])
     counts = {**dict.fromkeys(_COUNTS, 0), "n_cases": n, "n_ok": mode_counts["n_judged"], **worst}
     if not mode_counts["n_judged"]:
@@ -221,8 +222,9 @@ def _why_none(score: Mapping[str, Any]) -> str:
     return f"no case has a value: {listed}" + (f" ({reasons})" if reasons else "")
 
 
-def _figures(measured: Sequence[Mapping[str, Any]], together: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The figures of a gate over the iterations; those of `together` come first."""
+def _figures(gate: Definition, measured: Sequence[Mapping[str, Any]], together: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The figures of a gate over the iterations; those of `together` come first, but for a failure mode that no iteration can
+    decide."""
     known = [iteration for iteration in measured if iteration["value"] is not None]
     values = [iteration["value"] for iteration in known]
     counts = {name: sum(iteration[name] for iteration in measured) for name in _COUNTS}
@@ -239,7 +241,7 @@ def _figures(measured: Sequence[Mapping[str, Any]], together: Mapping[str, Any] 
     for name in ("paired", "corrected"):  # of all cases at once: a baseline, the value without labels
         if measured and name in measured[0]:
             figures[name] = measured[-1][name]
-    return {**figures, **(together or {})}
+    return figures if "failure_mode" in gate and "paired" not in figures else {**figures, **(together or {})}
 
 
 def _p_value(gate: Definition, figures: Mapping[str, Any]) -> float | None:
@@ -319,7 +321,7 @@ def gate_sentence(gate: Mapping[str, Any], figures: Mapping[str, Any], verdict: 
     subject = what + where_text(gate["where"], " where ")
     if verdict in ("no_evidence", "not_applicable"):
         return f"{subject}: {verdict.replace('_', ' ')}, {figures['absent']}"
-    undecided = figures["n_cases"] - figures["n_ok"] if "failure_mode" in gate else 0
+    undecided = figures["n_cases"] - figures["n_ok"] if "failure_mode" in gate and "against" not in gate else 0
     if verdict == "not_enough_evidence":
         return f"{subject}: not enough evidence, {_lacking_evidence(gate, figures, undecided)}"
     sentence = f"{subject} {_measurement(gate, figures, undecided)}"
@@ -394,11 +396,16 @@ def where_text(where: Mapping[str, Collection[str]], opening: str = "") -> str:
 
 
 def limit(gate: Mapping[str, Any]) -> str:
-    """`at least 0.85`, `at most 0`, `at most 2,000 ms`, or both; `drop at most 0.05`."""
+    """`at least 0.85`, `at most 0`, `at most 2,000 ms`, or both; `drop at most 0.05`, `rise at most 0.02`."""
     if "against" in gate:
-        return f"drop at most {gate['max_drop']:.10g}"
+        return f"{'rise' if 'failure_mode' in gate else 'drop'} at most {allowed_change(gate):.10g}"
     ends = (("at least", gate["min"]), ("at most", gate["max"]))
     return ", ".join(f"{word} {_with_unit(f'{end:.10g}', gate)}" for word, end in ends if end is not None)
+
+
+def allowed_change(gate: Mapping[str, Any]) -> float:
+    """The drop or rise that a gate against a baseline allows."""
+    return float(gate["max_rise" if "failure_mode" in gate else "max_drop"])
 
 
 def value_text(gate: Mapping[str, Any]) -> str:
@@ -414,7 +421,7 @@ def value_text(gate: Mapping[str, Any]) -> str:
 
 def number(value: float, gate: Mapping[str, Any]) -> str:
     """A value with four digits, or with as many as it takes to differ from the gate's limits, and its unit."""
-    limits = (gate["min"], gate["max"], gate.get("max_drop"))
+    limits = (gate["min"], gate["max"], gate.get("max_drop"), gate.get("max_rise"))
     ends = [end for end in limits if end is not None and abs(end - value) > TOLERANCE]
     text = next((text for digits in range(4, 18) if float(text := f"{value:.{digits}g}") not in ends), f"{value!r}")
     return _with_unit(text, gate)

@@ -26,20 +26,21 @@ OPERATIONS = {
 }
 """Figures of the system under test that a gate may be on in place of a score, each with its unit; lower is better. A rate is a share of
 the cases."""
-MAX_DROP = 0.05
-"""The drop that a gate against a baseline allows where it names none."""
+MAX_DROP, MAX_RISE = 0.05, 0.02
+"""The drop of a score, and the rise of a failure mode's rate, that a gate against a baseline allows where it names none."""
+MODE_PREFIX = "failure_mode:"
 NO_EARLIER_RUN = "no_earlier_run"
 """What `against: latest` becomes in the first run of a name, where the gate is `without_cases: not_applicable`."""
 
 
 class Gate(Settings):
     """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`; or the largest drop of
-    a score `against` another run, over the cases that both have.
+    a score, or rise of a failure mode's rate, `against` another run, over the cases that both have.
 
     `score` may be one of `OPERATIONS`, which has `max` alone: the mean, `p50` or `p95` of an amount by answer, or a rate.
     `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
     or the mean of `score`, 0 (worst) to 1 (best) whatever the native scale (`mean`, otherwise; a count's mean is that of
-    its values). `max_rate` is the largest share of cases that may have `failure_mode`. `where` maps a field to a value or
+    its values). Beside `failure_mode` there is `max` alone: the largest share of cases that may have it. `where` maps a field to a value or
     several: a case is meant when every field has one of its values. `tier`: `critical` blocks (exit code 3), `quality`
     warns, `diagnostic` is only shown. `by: interval` (the default) passes or fails only when the whole interval does, `by:
     point` goes by the value alone; a limit at the end of the scale is by point, for no interval stays within it.
@@ -66,20 +67,24 @@ class Gate(Settings):
         ),
     )
     min: Bound | None = Field(default=None, description="Smallest value that passes. null: no lower limit.")
-    max: Bound | None = Field(default=None, description="Largest value that passes. null: no upper limit.")
-    max_rate: Share | None = Field(
-        default=None, description="Largest share of cases, 0 to 1, that may have `failure_mode`. null: with a `score`."
+    max: Bound | None = Field(
+        default=None,
+        description="Largest value that passes; of a failure mode the largest share of cases, 0 to 1, that may have it. null: no upper limit.",
     )
     against: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description=(
-            "Run that the score may not drop against: `latest`, a run id, a name or a folder; the run records the id that "
-            "was meant. null: the limits are `min` and `max`."
+            "Run that the score may not drop against, or the failure mode not rise: `latest`, a run id, a name or a folder; the "
+            "run records the id that was meant. null: the limits are `min` and `max`."
         ),
     )
     max_drop: Share | None = Field(
         default=None,
-        description="Largest drop against that run that passes, 0 to 1 of the scale. null: 0.05. Only with `against`.",
+        description="Largest drop against that run that passes, 0 to 1 of the scale. null: 0.05. Only with `score` and `against`.",
+    )
+    max_rise: Share | None = Field(
+        default=None,
+        description="Largest rise of the failure mode's share against that run that passes, 0 to 1. null: 0.02. Only with `against`.",
     )
     accept: list[Part] = Field(
         default_factory=list,
@@ -130,17 +135,16 @@ class Gate(Settings):
                 "`of: p50` or `p95` beside latency_ms, tokens_total or cost_usd: scores have `mean` and `pass_rate`"
             )
         if self.against is not None:
-            return self._drop()
-        if self.max_drop is not None or self.accept:
-            raise ValueError("`against` beside `max_drop` and `accept`: the run that the score may not drop against")
+            return self._change()
+        beside = [name for name in ("max_drop", "max_rise", "accept") if getattr(self, name) not in (None, [])]
+        if beside:
+            raise ValueError(f"`against` beside `{beside[0]}`: the run that it is compared with")
         if self.failure_mode is not None:
-            if self.max_rate is None:
-                raise ValueError("`max_rate`: the largest share of cases that may have the failure mode, 0 to 1")
-            if self.of is not None or self.min is not None or self.max is not None:
-                raise ValueError("only `max_rate` beside `failure_mode`: `of`, `min` and `max` are for scores")
+            if self.of is not None or self.min is not None:
+                raise ValueError("only `max` beside `failure_mode`: `of` and `min` are for scores")
+            if self.max is None or not 0 <= self.max <= 1:
+                raise ValueError("`max`: the largest share of cases that may have the failure mode, 0 to 1")
             return self
-        if self.max_rate is not None:
-            raise ValueError("`min` or `max` beside `score`: `max_rate` is for failure modes")
         if self.min is None and self.max is None:
             raise ValueError("a limit: `min`, `max` or both")
         if self.min is not None and self.max is not None and self.min > self.max:
@@ -149,7 +153,7 @@ class Gate(Settings):
 
     def _operation(self) -> Gate:
         """Itself, a gate on a figure of the system. Raises ValueError for what only gates on scores have."""
-        if self.max is None or self.min is not None or self.max_rate is not None or self.against is not None:
+        if self.max is None or self.min is not None or self.against is not None:
             raise ValueError(f"`max` alone beside `{self.score}`: lower is better, and it is held against no other run")
         if self.is_rate and (self.of is not None or not 0 <= self.max <= 1):
             raise ValueError(f"`max` of 0 to 1, and no `of`, beside `{self.score}`: it is a share of the cases")
@@ -164,16 +168,24 @@ class Gate(Settings):
         """Whether it is on a share of cases for which the system failed or gave nothing."""
         return self.score in OPERATIONS and not OPERATIONS[str(self.score)]
 
-    def _drop(self) -> Gate:
+    def _change(self) -> Gate:
         """Itself, a gate against a baseline. Raises ValueError for what only other gates have."""
-        if self.score is None:
-            raise ValueError("`score` beside `against`: a failure mode has `max_rate` alone")
-        limits = {"min": self.min, "max": self.max, "max_rate": self.max_rate}
-        if beside := [name for name, limit in limits.items() if limit is not None]:
-            raise ValueError(f"`max_drop` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own")
+        allowed, other = ("max_drop", "max_rise") if self.failure_mode is None else ("max_rise", "max_drop")
+        if getattr(self, other) is not None:
+            kinds = {"max_drop": "a score drops", "max_rise": "a failure mode rises"}
+            raise ValueError(f"`{allowed}` beside `against`, found `{other}`: {kinds[allowed]}, {kinds[other]}")
+        if self.failure_mode is not None and self.of is not None:
+            raise ValueError("no `of` beside `failure_mode`: it is for scores")
+        if beside := [name for name in ("min", "max") if getattr(self, name) is not None]:
+            raise ValueError(f"`{allowed}` alone beside `against`, found `{beside[0]}`: give the fixed limit a gate of its own")
         if self.by == "point":
             raise ValueError("`by: interval` beside `against`: of two equal runs one is always the lower")
         return self
+
+    @property
+    def measure(self) -> str:
+        """What it is on as `baseline.parquet` names it: a score, or `failure_mode:` and the name of a failure mode."""
+        return self.score if self.score is not None else f"{MODE_PREFIX}{self.failure_mode}"
 
     @property
     def baseline(self) -> str | None:
@@ -181,9 +193,11 @@ class Gate(Settings):
         return None if self.against == NO_EARLIER_RUN else self.against
 
     @property
-    def allowed_drop(self) -> float:
-        """The largest drop of a gate against a baseline that passes."""
-        return MAX_DROP if self.max_drop is None else self.max_drop
+    def allowed(self) -> dict[str, float]:
+        """The largest change against the baseline that passes, by its key: `max_drop`, or `max_rise` of a failure mode."""
+        if self.failure_mode is not None:
+            return {"max_rise": MAX_RISE if self.max_rise is None else self.max_rise}
+        return {"max_drop": MAX_DROP if self.max_drop is None else self.max_drop}
 
     def identity(self) -> dict[str, Any]:
         """What was given: a key that is added to gates later changes no run that does not use it."""
@@ -191,7 +205,7 @@ class Gate(Settings):
 
     def at_the_end(self, *, scaled: bool) -> bool:
         """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""
-        return self.max_rate == 0 or (scaled and (self.min == 1 or self.max == 0))
+        return (scaled or self.failure_mode is not None) and (self.min == 1 or self.max == 0)
 
     def labels(self) -> dict[str, list[str]]:
         """`where` with every value as the label that breakdowns show: `answerable: false` is `false`."""

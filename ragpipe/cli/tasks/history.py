@@ -15,7 +15,15 @@ from ragpipe.comparison.settings import CompareSettings
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.report.console import Console
 from ragpipe.report.exports import open_metrics, write_csv
-from ragpipe.report.history_page import NEWEST_HEADS, NOTE, history_headline, history_markdown, newest_rows
+from ragpipe.report.history_page import (
+    MODE_HEADS,
+    NEWEST_HEADS,
+    NOTE,
+    history_headline,
+    history_markdown,
+    newest_mode_rows,
+    newest_rows,
+)
 from ragpipe.runs.run_list import named_folders, scored_runs
 from ragpipe.store.files import open_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
@@ -69,6 +77,8 @@ def _write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], headline:
         write_unless_same(folder / "history.md", history_markdown(name, rows, headline))
         write_unless_same(folder / "history.prom", open_metrics(rows, name=name))
     console.folded(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run")
+    if modes := newest_mode_rows(rows):
+        console.folded(MODE_HEADS, modes, title="failure modes")
     console.say(NOTE)
     console.say(headline)
     console.say(f"written: {folder}/")

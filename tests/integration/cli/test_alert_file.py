@@ -43,17 +43,18 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bad_day_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """40 of 40 answers are supported on Monday, 20 on Tuesday: the gate of .85 fails, and the score fell by .5."""
+    """40 of 40 answers are supported on Monday, 20 on Tuesday: the gate of .85 fails, the score fell by .5, and as many
+    answers have a claim without support."""
     write_log(Path("log.jsonl"), good=40, day="Monday")
     assert monitor() == 0
     assert ALERTS.read_bytes() == b"", "all is well"
     write_log(Path("log.jsonl"), good=20, day="Tuesday")
     assert monitor() == 0
-    assert "alerts: 2 new in outputs/alerts.jsonl" in capsys.readouterr().out
-    gate, drop = alerts()
+    assert "alerts: 3 new in outputs/alerts.jsonl" in capsys.readouterr().out
+    gate, drop, rise = alerts()
     run = Path("outputs/monitoring/latest").resolve()
-    for alert in (gate, drop):
-        assert (alert["run_id"], alert["name"], alert["score"]) == (run.name, "monitoring", "faithfulness")
+    for alert, score in ((gate, "faithfulness"), (drop, "faithfulness"), (rise, "unsupported_claim")):
+        assert (alert["run_id"], alert["name"], alert["score"]) == (run.name, "monitoring", score)
         assert Path(alert["report"]).samefile(run / "report.md")
         assert [case["case"] for case in alert["worst"]] == ["q20/default/1", "q21/default/1", "q22/default/1"]
     assert (gate["alert"], gate["verdict"], gate["limit"], gate["n"]) == ("gate", "failed", {"min": 0.85}, 40)
@@ -61,9 +62,12 @@ def test_a_bad_day_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert gate["interval"][1] < 0.85
     assert (drop["alert"], drop["samples"], drop["value"]) == ("drop", "independent", pytest.approx(-0.5))
     assert drop["interval"][1] < 0
+    assert (rise["alert"], rise["samples"], rise["value"]) == ("rise", "independent", pytest.approx(0.5))
+    assert rise["interval"][0] > 0
+    assert rise["message"].startswith(f"rate of unsupported_claim changed by +0.500 against {drop['against']} (0 to 0.5, other questions")
     assert monitor() == 0
-    assert len(alerts()) == 2, "a second start adds nothing"
-    assert "alerts: 0 new, 2 known" in capsys.readouterr().out
+    assert len(alerts()) == 3, "a second start adds nothing"
+    assert "alerts: 0 new, 3 known" in capsys.readouterr().out
 
 
 def test_what_is_told_is_chosen() -> None:
@@ -95,8 +99,8 @@ def test_a_slow_decline_shows_against_a_fixed_run() -> None:
         found.append(Path("outputs/monitoring/latest").resolve().name)
     assert alerts() == []
     assert monitor("report.alerts.kinds=[drop]", f"report.alerts.against={found[0]}") == 0
-    (drop,) = alerts()
-    assert (drop["run_id"], drop["against"], drop["value"]) == (found[3], found[0], pytest.approx(-12 / 40))
+    for alert, change in zip(alerts(), (-12 / 40, 12 / 40), strict=True):  # the score, and the answers that are not supported
+        assert (alert["run_id"], alert["against"], alert["value"]) == (found[3], found[0], pytest.approx(change))
 
 
 def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def gates_of(run: Path) -> dict[str, Any]:
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point}"}, 3, ["failed"]),
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.99, by: point, tier: quality}"}, 0, ["failed"]),
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
-    ({"mode": "{failure_mode: retrieval_miss, max_rate: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
+    ({"mode": "{failure_mode: retrieval_miss, max: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
 ])  # fmt: skip
 def test_a_gate_decides_the_exit_code(tmp_path, monkeypatch, capsys, gates: dict[str, str], code: int, verdicts: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,7 +89,7 @@ def test_what_a_gate_can_tell_is_said_before_and_after_the_run(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     gates = [
         "+scoring.gates.slice={score: mrr, where: {method: baseline}, min: 0.8}",
-        "+scoring.gates.none={failure_mode: retrieval_miss, max_rate: 0}",
+        "+scoring.gates.none={failure_mode: retrieval_miss, max: 0}",
     ]
     assert main([*QUICK, *gates, "task=plan"]) == 0
     before = " ".join(capsys.readouterr().out.split())

@@ -191,7 +191,7 @@ def test_the_pack_of_the_framework_is_what_its_document_says() -> None:
     assert {name.replace("retrieval_score", "retrieval"): weight for name, weight in scoring.weights.items()} == STAGES
     assert {name: (gates[name].tier, gates[name].min) for name in TIERS} == TIERS
     assert {name: scoring.thresholds[name] for name in PASSES_FROM} == PASSES_FROM
-    assert {name: (gates[name].failure_mode, gates[name].max_rate, gates[name].where) for name in CRITERIA} == CRITERIA
+    assert {name: (gates[name].failure_mode, gates[name].max, gates[name].where) for name in CRITERIA} == CRITERIA
     policy = gates["reject_policy_compliance"]
     assert (policy.score, policy.min, policy.where) == ("policy_compliance", 0.95, {"category": "should_reject_policy"})
     assert scoring.wanted_cases == WANTED

@@ -58,9 +58,10 @@ def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: di
     """What one gate against `base` measures on `candidate`."""
     baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
     run = finished(tmp_path / "candidate", candidate)
-    gate = {"score": "faithfulness", "against": BASE, **gate}
+    gate = {**({} if "failure_mode" in gate else {"score": "faithfulness"}), "against": BASE, **gate}
     settings = ScoringSettings(gates={"g": gate}, **more.pop("settings", {}))
-    needs = BaselineNeeds({gate["score"]}, [settings.active_gates()["g"].labels()])
+    active = settings.active_gates()["g"]
+    needs = BaselineNeeds({active.measure}, [active.labels()])
     write_baselines(run, {BASE: needs}, {BASE: baseline}, {})
     gated = GatedRun(
         manifest={"identity": identity(), "prompts": {}, **more.pop("manifest", {})},
@@ -103,6 +104,45 @@ def test_equal_answers_and_answers_that_state_nothing_decide_no_gate(tmp_path: P
 )
 def test_the_rule(tmp_path: Path, base: list[Result], candidate: list[Result], state: str) -> None:
     assert drop(tmp_path, rows_of(base), rows_of(candidate), {})["paired"]["state"] == state
+
+
+TIMEOUT: Result = ("error", "error: timeout")
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "gate", "state", "value"),
+    [
+        ([1.0] * 60, [0.25] * 12 + [1.0] * 48, {}, "failed", 0.2),
+        ([0.25] * 12 + [1.0] * 48, [0.9] * 60, {}, "passed", -0.2),
+        # .2 +- t(59, .975) sqrt(.2 .8 / 59) = .0958 to .3042
+        ([1.0] * 60, [0.25] * 12 + [1.0] * 48, {"max_rise": 0.31}, "passed", 0.2),
+        ([1.0] * 60, [0.25] * 12 + [1.0] * 48, {"max_rise": 0.25}, "inconclusive", 0.2),
+        ([1.0] * 60, [0.25] * 3 + [1.0] * 57, {}, "inconclusive", 0.05),  # 3 changed
+        ([1.0] * 200, [0.9] * 200, {}, "passed", 0.0),  # .98^200 = .018 is below .025
+        ([1.0] * 60, [TIMEOUT] * 2 + [0.25] * 12 + [1.0] * 46, {}, "failed", 12 / 58),  # nobody knows of two cases
+    ],
+)
+def test_a_gate_on_the_rise_of_a_failure_mode(
+    tmp_path: Path, base: list[Result], candidate: list[Result], gate: dict[str, Any], state: str, value: float
+) -> None:
+    """The mode is `unsupported_claim`: faithfulness below its threshold of .85."""
+    measured = drop(tmp_path, rows_of(base), rows_of(candidate), {"failure_mode": "unsupported_claim", **gate})
+    assert (measured["paired"]["state"], measured["value"]) == (state, pytest.approx(value))
+    assert (measured["n_ok"], measured["n_error"]) == (len(base) - candidate.count(TIMEOUT), candidate.count(TIMEOUT))
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ({"scoring": {**ScoringSettings().identity(), "thresholds": {"faithfulness": 0.5}}}, "scoring.thresholds.faithfulness: 0.5 -> "),
+        ({"scoring": {**ScoringSettings().identity(), "failure_modes": {}}}, "scoring.failure_modes.unsupported_claim"),
+        ({"judge_identity": {"model": "b"}}, "judge.model"),
+    ],
+)
+def test_a_mode_that_was_found_otherwise_is_no_evidence(tmp_path: Path, before: dict[str, Any], said: str) -> None:
+    rows = rows_of([1.0] * 60)
+    measured = drop(tmp_path, rows, rows, {"failure_mode": "unsupported_claim"}, base_identity=before)
+    assert said in measured["absent"]
 
 
 def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
@@ -300,7 +340,7 @@ def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[st
     ({"score": "grade", "min": 0.9, "coverage_floor": 0, "where": {"category": "y"}}, [("c", 0.5)]),
     # 0.6 made up is .4 of the scale whose best end is 0
     ({"score": "made_up", "min": 0.9}, [("d", 0.0), ("b", 0.4), ("c", 0.8), ("a", 1.0)]),
-    ({"failure_mode": "low", "max_rate": 0.1, "coverage_floor": 0}, [("b", None), ("c", None)]),
+    ({"failure_mode": "low", "max": 0.1, "coverage_floor": 0}, [("b", None), ("c", None)]),
     ({"score": "grade", "min": 0.9}, [("d", None)]),  # 3 of 4 came out: the one that did not
     ({"score": "faithfulness", "min": 0.9}, []),
 ])  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from ragpipe.comparison.history import HISTORY
 from ragpipe.report.exports import open_metrics
-from ragpipe.report.history_page import history_headline, history_markdown, newest_rows
+from ragpipe.report.history_page import history_headline, history_markdown, newest_mode_rows, newest_rows
 
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
 
@@ -16,7 +16,7 @@ def row(run: str, day: int, score: str = "faithfulness", **cells: Any) -> dict[s
     empty = dict.fromkeys(HISTORY.names)
     given = {
         "run_id": run, "created_at": f"2026-11-{day:02d}T10:00:00.250+00:00", "judge": 'a "judge"\\', "data": "demo\nset",
-        "n_cases": 40, "iterations": 1, "score": score, "series": "s1", "headline": True, "low": 0.0, "high": 1.0,
+        "n_cases": 40, "iterations": 1, "kind": "score", "score": score, "series": "s1", "headline": True, "low": 0.0, "high": 1.0,
         "higher_is_better": True, "n": 40, "mean": 0.5, "interval_low": 0.4, "interval_high": 0.6,
     }  # fmt: skip
     return {**empty, **given, **cells}
@@ -68,3 +68,21 @@ def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:
     assert cells["mrr"] == ["2", "-", "-", "-", "-"]
     page = history_markdown("nightly", ROWS, said)
     assert "`faithfulness`: 0.500 0.500- / 0.750" in page
+
+
+def test_failure_modes_have_metrics_and_a_table_of_their_own() -> None:
+    """A mode of the name of a score is not mixed up with it."""
+    mode = {"kind": "failure_mode", "headline": False, "higher_is_better": False, "interval_low": 0.014, "interval_high": 0.052}
+    change = {"before_run": "a" * 12, "before_mean": 0.13, "before_difference": -0.1033, "before_low": -0.138, "before_high": -0.0687}
+    rows = [
+        row("a" * 12, 1, "mrr"), row("a" * 12, 1, "mrr", **mode | {"mean": 0.13}),
+        row("b" * 12, 2, "mrr"), row("b" * 12, 2, "mrr", **mode | change | {"mean": 0.0267, "before_state": "better"}),
+        row("b" * 12, 2, "never", **mode | {"mean": 0.0, "before_mean": 0.0, "before_difference": 0.0, "before_state": "same"}),
+    ]  # fmt: skip
+    assert newest_mode_rows(rows) == [["mrr", "2", "2.7 % [1.4 %, 5.2 %]", "13.0 % -> 2.7 %", "↓ better"]]
+    assert "| `mrr` | 2 | 2.7 % [1.4 %, 5.2 %] | 13.0 % -> 2.7 % | ↓ better |" in history_markdown("nightly", rows, "-")
+    text = open_metrics(rows, name="nightly")
+    found = [(s.labels["failure_mode"], s.value) for s in samples(text, "ragpipe_failure_mode_ratio")]
+    assert found == [("mrr", 0.13), ("mrr", 0.0267), ("never", 0.0)]
+    assert [s.value for s in samples(text, "ragpipe_failure_mode_change")] == [-0.1033, 0.0]
+    assert len(samples(text, "ragpipe_score_mean")) == 2

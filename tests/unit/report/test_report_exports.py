@@ -13,8 +13,10 @@ from ragpipe.core.errors import DataError, OutputError
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import escape, restore
 from ragpipe.report.exports import export_tables, write_csv, write_json_lines
+from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
-from tests.support.run_tables import Row, score, write_run
+from tests.support.compared_runs import scored_run
+from tests.support.run_tables import Row
 
 CELLS = [
     ("=1+1", "'=1+1"), ("+44 20", "'+44 20"), ("-5 degrees", "'-5 degrees"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"), ("\rx", "'\rx"),
@@ -130,21 +132,22 @@ def test_json_lines_hold_no_nan(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}, {"meta": {"k": [1, None]}}) for i in range(4)])
-    score(tmp_path, [ScoreSpec("faithfulness")])
-    return RunFolder(tmp_path)
+    rows = [Row(f"q{i}", "a", {"faithfulness": i / 4}, {"category": "xy"[i // 2], "meta": {"k": [1, None]}}) for i in range(4)]
+    return scored_run(tmp_path, rows, specs=[ScoreSpec("faithfulness")], scoring=ScoringSettings(thresholds={"faithfulness": 0.5}))
 
 
 def test_every_table_is_exported(run: RunFolder) -> None:
     files = export_tables(run, ["json", "csv", "html"], [1])
     names = [str(path.relative_to(run.export)) for path in files]
     assert names == [
-        "samples.csv", "samples.jsonl", "outputs.csv", "outputs.jsonl",
+        "samples.csv", "samples.jsonl", "outputs.csv", "outputs.jsonl", "failure_modes.csv", "failure_modes.jsonl",
         "iteration-1/records.csv", "iteration-1/records.jsonl", "iteration-1/scores.csv", "iteration-1/scores.jsonl",
         "iteration-1/judge_inputs.csv", "iteration-1/judge_inputs.jsonl",
     ]  # fmt: skip
     assert sorted(files) == sorted(p for p in run.export.rglob("*") if p.is_file())
     for path in files:
+        if path.stem == "failure_modes":  # no Parquet file beside it
+            continue
         rows = pq.read_table(run.root / path.relative_to(run.export).with_suffix(".parquet")).num_rows
         assert len(path.read_bytes().splitlines()) == rows + (path.suffix == ".csv")
     first = json.loads((run.export / "samples.jsonl").read_bytes().splitlines()[0])
@@ -153,6 +156,18 @@ def test_every_table_is_exported(run: RunFolder) -> None:
     export_tables(run, ["csv", "json"], [1])
     assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in files} == before
     assert export_tables(run, ["terminal"], [1]) == []
+
+
+def test_failure_modes_are_a_table_by_group(run: RunFolder) -> None:
+    """Faithfulness is 0, .25, .5 and .75 with a threshold of .5: both cases of category x are unsupported, none of y."""
+    export_tables(run, ["json"], [1])
+    rows = [json.loads(line) for line in (run.export / "failure_modes.jsonl").read_bytes().splitlines()]
+    found = {(row["field"], row["value"]): row for row in rows if row["failure_mode"] == "unsupported_claim"}
+    counts = {key: (row["n_cases"], row["n"], row["rate"]) for key, row in found.items() if key[0] in (None, "category")}
+    assert counts == {(None, None): (4, 2, 0.5), ("category", "x"): (2, 2, 1.0), ("category", "y"): (2, 0, 0.0)}
+    # Wilson (1927) for 2 of 4 with z = 1.96: (.5 + 1.96^2 / 8 -+ 1.96 sqrt(1/16 + 1.96^2 / 64)) / (1 + 1.96^2 / 4)
+    every = found[None, None]
+    assert (every["interval_low"], every["interval_high"]) == (pytest.approx(0.1500, abs=1e-4), pytest.approx(0.8500, abs=1e-4))
 
 
 def test_links_and_broken_tables_are_refused(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> None:

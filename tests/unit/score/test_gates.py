@@ -106,8 +106,8 @@ def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_p
         ({"score": "faithfulness", "min": 0.8, "by": "point"}, FAITHFUL, "point"),
         ({"score": "n_claims", "min": 1}, CLAIMS, "interval"),  # 1 is no end of a count
         ({"score": "n_claims", "min": 1, "of": "pass_rate"}, CLAIMS, "point"),
-        ({"failure_mode": "m", "max_rate": 0}, None, "point"),
-        ({"failure_mode": "m", "max_rate": 0.1}, None, "interval"),
+        ({"failure_mode": "m", "max": 0}, None, "point"),
+        ({"failure_mode": "m", "max": 0.1}, None, "interval"),
     ],
 )
 def test_a_gate_goes_by_the_interval_where_one_can_be_within(gate: dict[str, Any], spec: ScoreSpec | None, by: str) -> None:
@@ -267,12 +267,12 @@ MODE = {"not_said": {"score": "rejection_calibration", "passed": False}}
 @pytest.mark.parametrize(
     ("gate", "verdict", "value"),
     [
-        ({"failure_mode": "not_said", "max_rate": 0}, "failed", 0.05),
-        ({"failure_mode": "not_said", "max_rate": 0.05}, "passed", 0.05),
-        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "b"}}, "passed", 0.0),
-        ({"failure_mode": "not_said", "max_rate": 0, "where": {"method": "a"}}, "failed", 0.1),
-        ({"failure_mode": "not_said", "max_rate": 0.05, "by": "interval"}, "inconclusive", 0.05),
-        ({"failure_mode": "irrelevant_context", "max_rate": 0}, "no_evidence", None),  # its scores are not in the run
+        ({"failure_mode": "not_said", "max": 0}, "failed", 0.05),
+        ({"failure_mode": "not_said", "max": 0.05}, "passed", 0.05),
+        ({"failure_mode": "not_said", "max": 0, "where": {"method": "b"}}, "passed", 0.0),
+        ({"failure_mode": "not_said", "max": 0, "where": {"method": "a"}}, "failed", 0.1),
+        ({"failure_mode": "not_said", "max": 0.05, "by": "interval"}, "inconclusive", 0.05),
+        ({"failure_mode": "irrelevant_context", "max": 0}, "no_evidence", None),  # its scores are not in the run
     ],
 )
 def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict: str, value: float | None) -> None:
@@ -282,7 +282,7 @@ def test_a_gate_on_a_failure_mode(tmp_path: Path, gate: dict[str, Any], verdict:
 
 def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
     rows = [Row(f"q{i}", "a", {"rejection_calibration": FAIL if i < 2 else 1}) for i in range(20)]
-    gate = {"g": {"failure_mode": "not_said", "max_rate": 0}}
+    gate = {"g": {"failure_mode": "not_said", "max": 0}}
     found = gated(tmp_path, gate, rows, settings={"failure_modes": MODE})["g"]
     assert (found["n_ok"], found["n_error"], found["verdict"]) == (18, 2, "not_enough_evidence")
     loose = {"g": {**gate["g"], "coverage_floor": 0.5}}
@@ -399,11 +399,11 @@ ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfuln
 @pytest.mark.parametrize(
     ("gate", "settings"),
     [
-        ({"failure_mode": "any", "max_rate": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
+        ({"failure_mode": "any", "max": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
         # the verdict of a computed score that passes with a judged one rests on the judge
         ({"score": "rejection_calibration", "min": 0.5}, {"passes_with": {"rejection_calibration": ["faithfulness"]}}),
         (
-            {"failure_mode": "own", "max_rate": 0.5},
+            {"failure_mode": "own", "max": 0.5},
             {
                 "failure_modes": {"own": {"score": "rejection_calibration", "passed": False}},
                 "passes_with": {"rejection_calibration": ["faithfulness"]},
