@@ -192,7 +192,6 @@ changes a value. `contradicted` and `contradiction_not_found` are there only wit
 | `prompts` | sha256 of each template that was used |
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
-| `measured_in` | by iteration, the id of the run whose scores and judge inputs were [taken over](how-a-run-works.md#what-another-run-has-measured); absent where there is none |
 | `judge_drift` | of a judge that is checked for [drift](extras/checks.md#drift): times of the first and the last reply behind the results, by alarm when the judge was last as before and when it was found to be another, and what the newest check found; absent where there is none |
 
 ## cost.json

@@ -32,7 +32,6 @@ from ragpipe.runs.manifest import (
     write_config,
     write_manifest,
 )
-from ragpipe.runs.measured_before import copy_journals, take_over
 from ragpipe.runs.measured_cases import ReplayedCases
 from ragpipe.runs.run_list import check_unmodified
 from ragpipe.runs.seal_run import FROZEN, remove_damaged_seal, unseal
@@ -69,8 +68,6 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
         _check_frozen(spec, manifest, console)
     if digests := spec.scoring_files.write(spec.folder, spec.config):
         manifest["scoring_files"] = digests
-    if is_new_run and policy.asks_judge:
-        manifest["iterations"] |= take_over(spec, manifest, policy.recorded_replies(), console.say)
     states: dict[str, str] = manifest["iterations"]
     known: ReplayedCases | None = None
     planned_calls: int | None = None
@@ -82,7 +79,6 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
     if is_new_run:
-        copy_journals(spec, manifest)
         for warning in rewritten_prompt_warnings(previous, manifest):
             console.warn(warning)
     # Also where a start that collected again was killed: no iteration was judged on other outputs since.

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragpipe.core.call import Call
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
 from ragpipe.core.sample import CaseKey
@@ -137,27 +136,17 @@ def _input_row(case: CaseKey, use: JudgeCallUse, keep_messages: bool) -> dict[st
         "schema": use.payload.schema_json if keep_messages else None,
         "answer": use.answer,
         "flags": list(use.flags),
-        **call_cells(call),
+        **{name: getattr(call, name) for name in _OF_CALL},
         "reply": call.text if keep_messages else None,
-    }
-
-
-_AS_THEY_ARE = (
-    "key", "judge", "status", "message", "model", "finish_reason", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning",
-    "tokens_written", "fingerprint", "paid_usd", "latency_ms", "attempts", "output_mode", "wire_hash",
-)  # fmt: skip
-CALL_COLUMNS = (*_AS_THEY_ARE, "reply", "paid_by", "sent")
-"""The columns of `judge_inputs.parquet` that say what became of the call."""
-
-
-def call_cells(call: Call) -> dict[str, Any]:
-    """The cells of `CALL_COLUMNS`."""
-    return {
-        **{name: getattr(call, name) for name in _AS_THEY_ARE},
-        "reply": call.text,
         "paid_by": f"{call.run_id}/{call.iteration}" if call.answers else None,
         "sent": canonical_json(call.sent) if call.sent else None,
     }
+
+
+_OF_CALL = (
+    "key", "judge", "status", "message", "model", "finish_reason", "tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning",
+    "tokens_written", "fingerprint", "paid_usd", "latency_ms", "attempts", "output_mode", "wire_hash",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ragpipe.core.call import Call, Payment
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, OutputError, Problem
@@ -31,14 +28,13 @@ from ragpipe.store.call_database import StorePlace, call_database
 from ragpipe.store.call_rows import SharedValues, StoreConnection, every_call, key_bytes, packed, store
 from ragpipe.store.files import open_unless_same
 from ragpipe.store.ledger import SILENT_AFTER_S, add_payments, check_payment, payments_in
-from ragpipe.store.parquet_parts import parquet_writer
 
 log = logging.getLogger(__name__)
 _BATCH = 2000
 
 
 def export_calls(place: StorePlace, to: Path, *, run_id: str | None = None) -> int:
-    """Write the calls and payments of a store, or those of one run, to a .parquet or .jsonl file.
+    """Write the calls and payments of a store, or those of one run, to a file of JSON lines.
 
     Returns the number of calls. Damaged rows are left out.
     """
@@ -46,23 +42,11 @@ def export_calls(place: StorePlace, to: Path, *, run_id: str | None = None) -> i
     with call_database(place).reading() as db, open_unless_same(to) as file:
         shared = SharedValues(db)
         where, values = ("run = ?", (shared.known("runs", (run_id,)),)) if run_id else ("TRUE", ())
-
-        def rows() -> Iterator[dict[str, Any]]:
-            nonlocal count
-            for call in filter(None, every_call(db, where, values)):
-                count += 1
-                yield row_of_call(call)
-            yield from map(row_of_payment, filter(None, payments_in(db, shared, run_id=run_id)))
-
-        if to.suffix == ".jsonl":
-            for row in rows():
-                file.write(_line(row))
-            return count
-        with parquet_writer(file, SCHEMA, compression="zstd") as writer:
-            remaining = rows()
-            while batch := [*islice(remaining, _BATCH)]:
-                writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
-        return count
+        for count, call in enumerate(filter(None, every_call(db, where, values)), 1):  # noqa: B007
+            file.write(_line(row_of_call(call)))
+        for payment in filter(None, payments_in(db, shared, run_id=run_id)):
+            file.write(_line(row_of_payment(payment)))
+    return count
 
 
 def import_calls(place: StorePlace, source: Path, *, silent_after_s: float = SILENT_AFTER_S) -> tuple[int, int]:
@@ -104,18 +88,13 @@ def _rows(source: Path) -> Iterator[dict[str, Any]]:
     try:
         if not source.is_file():
             raise OSError("not a regular file")
-        if source.suffix == ".jsonl":
-            with open(source, encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise _refused(source, f"line {number}", "no JSON object")
-                    yield row
-        else:
-            with pq.ParquetFile(source) as table:
-                for batch in table.iter_batches(batch_size=_BATCH):
-                    yield from batch.to_pylist()
-    except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
+        with open(source, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise _refused(source, f"row {number}", "no JSON object")
+                yield row
+    except (OSError, ValueError, RecursionError) as error:
         raise _refused(source, "file", str(error)) from error
 
 
@@ -165,16 +144,6 @@ CALLS = tuple(field.name for field in fields(Call))
 PAYMENTS = tuple(field.name for field in fields(Payment))
 NAMES = tuple(dict.fromkeys((*CALLS, "mark", *PAYMENTS)))
 """All columns except the number, the kind and the digest. A column that a row's kind does not have is null."""
-_NUMBERS = {"int": pa.int64(), "float": pa.float64()}
-_COLUMNS = {f.name: _NUMBERS.get(str(f.type).split(" ")[0], pa.string()) for f in (*fields(Call), *fields(Payment))}
-SCHEMA = pa.schema(
-    [
-        pa.field(NUMBER, pa.int64()),
-        pa.field(KIND, pa.string()),
-        *(pa.field(name, _COLUMNS[name]) for name in NAMES),
-        pa.field(DIGEST, pa.string()),
-    ]
-)
 
 
 def row_of_call(call: Call) -> dict[str, Any]:

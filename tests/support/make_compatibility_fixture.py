@@ -133,7 +133,7 @@ def make(folder: Path) -> None:
     for path in sheets:
         path.unlink()
     _start(folder, "task=calibrate", f"run={run.relative_to(folder)}")
-    _start(folder, "task=store", "action=export", "to=replies.parquet")
+    _start(folder, "task=store", "action=export", "to=replies.jsonl")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     made = {"format": FORMAT, "ragpipe": __version__, "at": now, "words": WORDS, "requests": requests}
     (folder / "made.json").write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")

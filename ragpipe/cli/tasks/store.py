@@ -1,4 +1,4 @@
-"""`task=store`: statistics of the call store, pruning, exchange with another store."""
+"""`task=store`: statistics of the call store, pruning, and exchange with another store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoreTaskSettings(Settings):
         description="Run whose calls are meant, named as for the other tasks; for `prune` and `export` its id is enough. null: all runs.",
     )
     to: Text | None = Field(
-        default=None, description="File to write: .json for stats, .parquet or .jsonl for export. null: stats are only printed."
+        default=None, description="File to write: .json for stats, .jsonl for export. null: stats are only printed."
     )
     source: Text | None = Field(
         default=None, alias="from", description="File to import, as export wrote it. null: for all other actions."
@@ -76,13 +76,6 @@ class StoreTask:
         return name if is_id else find_named_run(str(name), Path(self.settings.output_dir)).run_id
 
 
-_FILES = {
-    "export": ("to", (".parquet", ".jsonl"), "to=FILE.parquet or to=FILE.jsonl"),
-    "import": ("from", (".parquet", ".jsonl"), "from=FILE.parquet or from=FILE.jsonl"),
-}
-"""For each action that needs a file: its key, the endings of its name, and how to set it."""
-
-
 Keys = StoreTaskSettings
 
 
@@ -111,12 +104,12 @@ def _unknown_keys(origins: ConfigOrigins) -> Iterator[Problem]:
 
 def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterator[Problem]:
     """What the chosen action needs and does not have."""
-    if settings.action in _FILES:
-        key, endings, fix = _FILES[settings.action]
-        value = settings.source if key == "from" else settings.to
-        if not value or Path(value).suffix not in endings:
+    files = {"export": ("to", settings.to), "import": ("from", settings.source)}
+    if settings.action in files:
+        key, value = files[settings.action]
+        if not value or Path(value).suffix != ".jsonl":
             text = "nothing" if value is None else repr(value)
-            yield Problem(origins.location(key), key, text, "a .parquet or .jsonl file", fix)
+            yield Problem(origins.location(key), key, text, "a .jsonl file", f"{key}=FILE.jsonl")
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
     if settings.action == "prune" and not settings.chooses_calls:

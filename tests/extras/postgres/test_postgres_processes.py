@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.digest import sha256
@@ -116,10 +115,10 @@ def test_a_run_has_the_same_seal_over_postgres_as_over_sqlite(server: PostgresSe
         assert code == 0, text
         asked = len(judge.requests())
         assert max(judge.bodies().values()) == 1
-        code, text = finish([f"output_dir={tmp_path}", url, "task=store", "action=export", "to=calls.parquet"], tmp_path)
+        code, text = finish([f"output_dir={tmp_path}", url, "task=store", "action=export", "to=calls.jsonl"], tmp_path)
         assert code == 0, text
-        assert pq.read_metadata(tmp_path / "calls.parquet").num_rows == 2 * asked  # and what was paid for each
-        code, text = finish(["task=store", "action=import", "from=calls.parquet", "store.path=copied"], tmp_path)
+        assert len((tmp_path / "calls.jsonl").read_bytes().splitlines()) == 2 * asked  # and what was paid for each
+        code, text = finish(["task=store", "action=import", "from=calls.jsonl", "store.path=copied"], tmp_path)
         assert f"{asked} calls imported" in text, text
         for name, place_words in (("two", url), ("three", "store.path=copied")):
             code, text = finish(words(name, place_words), tmp_path)

@@ -66,7 +66,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
         (["action=prune", "run={id}", "dry_run=true"], 0),
         (["action=export", "to=all.jsonl"], 0),
         (["action=import", "from=all.jsonl", "store.path=elsewhere"], 0),
-        (["action=import", "from=replies.parquet", "store.path=elsewhere"], 0),
+        (["action=import", "from=replies.jsonl", "store.path=elsewhere"], 0),
     ],
     "verify": [(["run={run}"], 0)],
     "weights": [(["run={run}"], 0)],

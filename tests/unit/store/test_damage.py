@@ -125,8 +125,7 @@ def every_use(path: Path) -> None:
     uses = [
         lambda: read_calls(path, KEYS, run_id="0123456789ab"), lambda: taken(path), lambda: census(path, ()),
         lambda: paid_by(path, "0123456789ab", 1), lambda: prunable(path, Choice(used=())),
-        lambda: export_calls(path, path.with_name("e.jsonl")),
-        lambda: prune(path, Choice(older_than_days=0), silent_after_s=0.0),
+        lambda: export_calls(path, path.with_name("e.jsonl")), lambda: prune(path, Choice(older_than_days=0), silent_after_s=0.0),
     ]  # fmt: skip
     for use in uses:
         with suppress(DataError, OutputError):  # and nothing else
