@@ -122,7 +122,7 @@ it and what to do (exit 2). Nothing else in it is read or changed, and no judge 
 [Compatibility](reproducibility.md#compatibility) says when the number is raised, and what then becomes of replies that were paid.
 
 A new run of the same name gets its own folder and uses nothing of the old one. `task=runs` lists the runs that it can read, names each of the
-others in a line and ends with 0; without any readable run it is refused (exit 2). `task=store action=prune unused=true` is refused as
+others in a line and ends with 0. `task=store action=prune unused=true` is refused as
 long as such a folder is under `output_dir`, because the replies that it uses are unknown.
 """
 

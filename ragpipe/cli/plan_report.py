@@ -13,6 +13,7 @@ from ragpipe.metrics.needs import MetricNeed
 from ragpipe.metrics.profile import DataProfile
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import plural
+from ragpipe.runs.iteration_judging import here_line, stays_here
 from ragpipe.runs.judge_keys import missing_keys
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
@@ -20,14 +21,12 @@ from ragpipe.runs.plan_notices import (
     over_budget,
     per_case_line,
     plan_line,
-    reference_lines,
     report_gaps,
     unanswered_lines,
     unmet_lines,
     unscored_line,
 )
 from ragpipe.runs.settings import RunConfig
-from ragpipe.runs.workers import here_line, stays_here
 from ragpipe.score.pointer_checks import Pointers
 
 REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
@@ -83,8 +82,8 @@ def print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
     ]
     for line in filter(None, lines):
         console.warn(line)
-    for line in filter(None, [*reference_lines(run_plan), unscored_line(config, run_plan)]):
-        console.say(line)
+    if note := unscored_line(config, run_plan):
+        console.say(note)
 
 
 def print_answer(run_plan: Plan, full: Plan, config: RunConfig, console: Console) -> None:

@@ -14,8 +14,8 @@
     ├── JudgeError               -   one judgement failed: becomes a score with status `error`
     └── Skipped                  -   a metric does not apply to this case: becomes a score with status `skipped`
 
-`PromptTooLong`, `JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `SignalReceived` and
-`WaitAbandoned` are KeyboardInterrupts, so that no handler of errors catches them.
+`PromptTooLong`, `JudgeError` and `Skipped` never leave a run: the engine turns them into scores. `SignalReceived` is a
+KeyboardInterrupt, so that no handler of errors catches it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Literal
 
 FailureKind = Literal[
@@ -47,7 +46,6 @@ FailureKind = Literal[
     "not_an_api_answer",
     "breaker",
     "budget",
-    "run_deadline",  # the start took longer than judge.run_deadline_s: the question was not asked any more
     "missing_reply",  # transport=stored and the store has none
     # fatal: the provider as a whole is unusable, the run stops
     "auth",
@@ -58,10 +56,8 @@ FailureKind = Literal[
 
 TRANSIENT: frozenset[str] = frozenset(
     {"network", "rate_limit", "server_error", "deadline", "empty_reply", "not_an_api_answer", "breaker", "budget"}
-    | {"run_deadline", "missing_reply"}
+    | {"missing_reply"}
 )
-PERMANENT: frozenset[str] = frozenset({"bad_request", "too_long", "refused", "cut_short", "unparsable"})
-"""What a judge's answer to a question was, so that another run of the same judge need not ask again."""
 FATAL: frozenset[str] = frozenset({"auth", "model_not_found", "quota", "unreachable"})
 
 
@@ -203,17 +199,6 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
         if not isinstance(cause, RagpipeError) and (text := re.search(r"\bSignalReceived: (\d+)", str(cause))):
             return SignalReceived(int(text[1]))
     return None
-
-
-class WaitAbandoned(KeyboardInterrupt):
-    """A caller was interrupted for the third time and waits no longer for its run.
-
-    `thread` still works on the run: until it ends, the run's folder stays locked.
-    """
-
-    def __init__(self, message: str, thread: Thread):
-        self.thread = thread
-        super().__init__(message)
 
 
 class JudgeError(RagpipeError):

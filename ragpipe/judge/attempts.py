@@ -317,7 +317,7 @@ class Traffic:
     refusal, a broken or cancelled request). `waiting` calls hold their next attempt back for the server: the rate limit, a
     Retry-After, an outage, or the pause before a retry. Of the failed ones, `refusals` were refused by a rate limit (429),
     `overloads` because the server takes no more at once (503, 529, or a 429 that says so). `pauses` before a retry are each until
-    when and why, `answer_seconds` what the answered requests took together; all times are monotonic.
+    when (monotonic) and why.
     """
 
     sent: int = 0
@@ -327,9 +327,6 @@ class Traffic:
     overloads: int = 0
     waiting: int = 0
     pauses: list[tuple[float, str]] = field(default_factory=list)
-    answer_seconds: float = 0.0
-    first_answer: float | None = None
-    last_answer: float | None = None
 
     @property
     def in_flight(self) -> int:
@@ -339,15 +336,10 @@ class Traffic:
     async def count(self, request: Awaitable[T]) -> T:
         """Count one request, and how it ends."""
         self.sent += 1
-        start = time.monotonic()
         try:
             answer = await request
         except BaseException:
             self.failed += 1
             raise
         self.answered += 1
-        self.last_answer = time.monotonic()
-        self.answer_seconds += self.last_answer - start
-        if self.first_answer is None:
-            self.first_answer = self.last_answer
         return answer

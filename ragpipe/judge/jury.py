@@ -136,12 +136,6 @@ class JurySettings(AnyJudge):
         """The members that are language models."""
         return {name: member for name, member in self.members.items() if isinstance(member, JudgeSettings)}
 
-    @property
-    def run_deadline_s(self) -> float | None:
-        """The shortest of the members' deadlines, for all of them together."""
-        deadlines = (member.run_deadline_s for member in self.asked_servers.values())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
 
 NO_MAJORITY = "no_majority"
 SELF_INCONSISTENT = "self_inconsistent"

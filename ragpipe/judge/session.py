@@ -106,15 +106,6 @@ class JudgeSession:
         for session in self._children():
             session.stop(why)
 
-    def end_asking(self, why: JudgeError) -> None:
-        """Ask no server any more, as no time is left: new questions, and those that wait, also for another process that asks the
-        same, raise `why`. Requests in flight complete, and stored replies are still given."""
-        for session in (self, *self._children()):
-            if session._transport is not None and session._transport.attempts is not None:
-                session._transport.stop(why)
-                if session._store is not None:
-                    session._store.end_waiting(why)
-
     def share_provider_state(self, providers: ProviderRegistry) -> None:
         """Continue with the call budget, rate limits and output modes that this process has used and learned so far."""
         for session in (self, *self._children()):

@@ -196,13 +196,6 @@ class JudgeSettings(AnyJudge):
         allow_inf_nan=False,
         description="Seconds without any answer after which the run ends, 0 to 864,000.",
     )
-    run_deadline_s: Annotated[Annotated[float, Field(gt=0, le=8_640_000, allow_inf_nan=False)] | None, NotInIdentity] = Field(
-        default=None,
-        description=(
-            "Seconds after the beginning of a start from which no question is asked any more, above 0 to 8,640,000; the "
-            "run then ends with what it has, and can be resumed. null: no limit."
-        ),
-    )
     max_calls: Annotated[int, NotInIdentity] = Field(
         default=10_000, ge=1, description="Questions that one start may ask, 1 or more; a larger plan is refused."
     )

@@ -153,7 +153,7 @@ def gate_line(gate: Mapping[str, Any], worst: Sequence[GateCase]) -> dict[str, A
         "interval": interval and [interval["low"], interval["high"]],
         "n": gate["n_cases" if "failure_mode" in gate else "n_ok"],
         "message": gate["sentence"],
-        "worst": [case_figure(case.sample_id, case.method, case.repeat, case.value) for case in worst],
+        "worst": [{"case": case_name(case.sample_id, case.method, case.repeat), "value": case.value} for case in worst],
     }
 
 
@@ -175,12 +175,7 @@ def drop_line(drop: ScoreDrop, *, against: str, higher_is_better: bool, worst: S
             f"{'mean' if drop.kind == SCORE else 'rate'} of {drop.score} changed by {signed_text(drop.difference)} against {against} ({drop.base:.4g} to "
             f"{drop.candidate:.4g}, {kind}, {drop.n} cases; {drop.interval.level:.1%} interval {ends}): worse"
         ),
-        "worst": [case_figure(case.sample_id, case.method, case.repeat, case.value) for case in worst],
+        "worst": [{"case": case_name(case.sample_id, case.method, case.repeat), "value": case.value} for case in worst],
         "against": against,
         "samples": drop.samples,
     }
-
-
-def case_figure(sample_id: str, method: str, repeat: int, value: float | None) -> dict[str, Any]:
-    """A case by its name (`dao-01/rerank/1`) with its value."""
-    return {"case": case_name(sample_id, method, repeat), "value": value}

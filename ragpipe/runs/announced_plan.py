@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ragpipe.metrics.base import Computed
 from ragpipe.report.console import Console
@@ -12,29 +12,26 @@ from ragpipe.runs.judge_cases import resumption
 from ragpipe.runs.judge_keys import check_keys
 from ragpipe.runs.manifest import JUDGING_DONE
 from ragpipe.runs.measured_cases import CaseReader, ReplayedCases
-from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
     check_call_budget,
     missing_embedder_line,
     over_budget,
     plan_line,
-    reference_lines,
     report_gaps,
     unanswered_lines,
     unmet_lines,
     unscored_line,
 )
-from ragpipe.runs.plan_summary import MemberPlan, check_members, member_plans, plan_remaining
-from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.plan_summary import check_members, member_plans, plan_remaining
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 
 
 def announce_plan(
     spec: RunSpec, policy: EvaluatePolicy, states: Mapping[str, str], console: Console, known: ReplayedCases | None
-) -> int | None:
+) -> None:
     """One line before the first paid call."""
     if all(isinstance(metric, Computed) for metric in spec.metrics):
-        return None
+        return
     reader = CaseReader(spec.folder.samples, spec.folder.outputs)
     plan = plan_remaining(
         spec.config,
@@ -53,24 +50,17 @@ def announce_plan(
     report_gaps(plan, console)
     for line in unmet_lines(spec.config, plan):
         console.warn(line)
-    for line in filter(None, [*reference_lines(plan), unscored_line(spec.config, plan)]):
-        console.say(line)
+    if note := unscored_line(spec.config, plan):
+        console.say(note)
     console.say(plan_line(plan, spec.config))
     if warning := over_budget(plan, spec.config):
         console.warn(warning)
-    new_calls = _check_plan(plan, members, spec.config, console)
-    unfinished = sum(states.get(str(number)) not in JUDGING_DONE for number in spec.iterations)
-    return round(new_calls / max(1, unfinished))
-
-
-def _check_plan(plan: Plan, members: Sequence[MemberPlan], config: RunConfig, console: Console) -> int:
     for member in members:
         console.say(member.line())
     check_members(members)
-    check_call_budget(plan, config)
+    check_call_budget(plan, spec.config)
     if plan.new_calls and not members:
-        check_keys(config)
-    return sum(member.plan.new_calls for member in members) if members else plan.new_calls
+        check_keys(spec.config)
 
 
 def start_warnings(spec: RunSpec) -> list[str]:

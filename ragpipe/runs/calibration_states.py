@@ -36,15 +36,8 @@ def calibration_states(
     iteration: Path, calibration: Path, identity: Mapping[str, Any], specs: Sequence[ScoreSpec], settings: ScoringSettings
 ) -> dict[str, dict[str, Any]]:
     """By score of the metrics that asked the judge: `calibrated` (true: its calibration passed, false: it failed, null: there
-    is none that holds here, or there are too few labels) and `why` in words. Raises DataError.
-
-    Args:
-        iteration: the folder of a judged iteration.
-        calibration: the run's `calibration.json`, which may be missing.
-        identity: the identity of the run.
-        specs: the scores of its metrics.
-        settings: its scoring.
-    """
+    is none that holds here, or there are too few labels) and `why` in words, by the run's `calibration.json`, which may be
+    missing. Raises DataError."""
     origins = score_origins(iteration)
     document = read_calibration(calibration) if is_regular_file(calibration) else None
     shapes = {} if document is None else asked_shapes(iteration / "judge_inputs.parquet")
@@ -197,15 +190,8 @@ def measured_together(
     settings: ScoringSettings,
     sources: ScoringSources | None,
 ) -> MeasuredTogether:
-    """What is measured over all cases of these iterations at once; empty where nothing needs more than the summaries of
-    `metrics.json`. Raises DataError.
-
-    Args:
-        iterations: the folders of the iterations, scored, in order.
-        declared: what `metrics.json` declares of the scores.
-        settings: the scoring.
-        sources: what is read beside the scores; None where nothing is.
-    """
+    """What is measured over all cases of these scored iterations at once; empty where nothing needs more than the summaries of
+    `metrics.json`, and without `sources`. `declared` is what `metrics.json` declares of the scores. Raises DataError."""
     if sources is None:
         return MeasuredTogether()
     has_baseline = any(gate.against is not None for gate in settings.active_gates().values())
@@ -246,14 +232,8 @@ def judge_description(config: RunConfig, calibrated: bool | None = None) -> dict
 def scoring_warnings(
     config: RunConfig, identity: Mapping[str, Any], calibration: Calibration | None, *, are_answers_known: bool
 ) -> list[str]:
-    """Warnings about the scoring section, before anything is asked.
-
-    Args:
-        config: the configuration of the run.
-        identity: its identity, which says what a calibration holds for.
-        calibration: the calibration that its scoring names, None for none.
-        are_answers_known: whether this is a task over a finished run, whose gates will say at once what labels are of its answers.
-    """
+    """Warnings about the scoring section, before anything is asked. `are_answers_known` says that this is a task over a
+    finished run, whose gates will say at once what labels are of its answers."""
     metrics = config.metrics.values()
     specs = [spec for metric in metrics for spec in metric.scores()]
     asking = {name: metric.name for metric in metrics if metric.prompts() for name in metric.score_names}

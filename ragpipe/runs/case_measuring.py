@@ -52,14 +52,8 @@ class MetricBug(RagpipeError):
 
 
 class CaseMeasuring:
-    """The metrics of a run with what they ask.
-
-    Args:
-        metrics: the metrics in config order.
-        session: the judge session that they ask through.
-        on_metric_error: `stop` (an unexpected exception is a MetricBug) or `record` (it becomes that case's error).
-        jury: how the scores of the session's members become one; None where one judge judges.
-    """
+    """The metrics of a run, in config order, with what they ask. `on_metric_error` is `stop` (an unexpected exception is a
+    MetricBug) or `record` (it becomes that case's error); `jury` says how the scores of the session's members become one."""
 
     def __init__(
         self,
@@ -426,16 +420,9 @@ def slices_of(block: int, size: int, largest: int) -> Iterator[Slice]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSlice:
-    """What came of the cases of a slice, in their order.
-
-    Attributes:
-        cases: how many there are.
-        lines: their lines of the journal (`journal_lines`).
-        transient: how many failed for a transient reason.
-        errors: for each case that failed, the kinds of error: one per measurement that failed.
-        scores: the rows of `scores.parquet`: a table; or the bytes of a whole part, where no metric asks and the slice is a block.
-        asked: per case the rows of `judge_inputs.parquet`; empty where no metric asks.
-    """
+    """What came of the cases of a slice, in their order: their number, their lines of the journal, how many failed for a
+    transient reason, and for each that failed the kinds of error. `scores` are rows of `scores.parquet`, or the bytes of a
+    whole part where no metric asks and the slice is a block; `asked` are the rows of `judge_inputs.parquet` by case."""
 
     cases: int
     lines: bytes
@@ -490,15 +477,8 @@ def finished_entry(case: CaseKey, question: str, measured: Sequence[Measurement]
 async def measure_slice(
     cases: CaseReader, part: Slice, measuring: CaseMeasuring, *, room: asyncio.Semaphore, keep_messages: bool
 ) -> MeasuredSlice:
-    """Measure the cases of a slice. Raises the first error that is no result.
-
-    Args:
-        cases: the frozen cases.
-        part: the slice.
-        measuring: the metrics, with what they ask.
-        room: the cases that may be open at once, of all slices under way.
-        keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
-    """
+    """Measure the cases of a slice. `room` has the cases that may be open at once, of all slices under way. Raises the first
+    error that is no result."""
     measured, tasks = list[list[Measurement]](), list[asyncio.Task[list[Measurement]]]()
     computed = measuring.computed_scores()
     keys, questions = list[CaseKey](), list[str]()

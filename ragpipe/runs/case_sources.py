@@ -92,8 +92,8 @@ class DatasetSource(CaseSource):
             link_tables(previous_folder, folder)
             self.collected_at = previous["data"].get("collected_at")
         elif not isinstance(self._config.system, LiveSystem):
-            counts = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)
-            self._warn_of_unknown_methods(counts.methods)
+            methods = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)
+            self._warn_of_unknown_methods(methods)
             for line in self.dataset.remarks():
                 self._console.warn(on_one_line(line, 1000))
         else:

@@ -58,12 +58,8 @@ class CollectStage:
 
     Before anything else one question of each method is asked alone and read completely: what would go wrong with every question
     ends the collection there. Later, a system that fails, times out or answers in the wrong shape gives an output with `error`
-    set: its cases are counted as system errors, never as zeros, and a later collection asks for them again. After
-    `concurrency` + 5 failures in a row the collection stops, and can be resumed. `tell` gets notices for the user.
-
-    Attributes:
-        resumed: outputs that an earlier start had collected.
-        failure_kinds: how many outputs of this start failed, by kind.
+    set: its cases are counted as system errors, never as zeros, and a later collection asks for them again. After `concurrency`
+    + 5 failures in a row the collection stops, and can be resumed. `resumed` outputs were collected by an earlier start.
     """
 
     def __init__(self, methods: Sequence[LiveMethod], journal: Path, tell: Callable[[str], None] = lambda _: None):
@@ -220,7 +216,10 @@ class _MethodCollection:
             self._stage.keep(output, failure)
             if output.error is not None:
                 self._failed.add(OutputKey(sample.id, self._settings.method, repeat))
-            self._count_failures(output.error)
+            self._failures_in_a_row = self._failures_in_a_row + 1 if output.error else 0
+            if self._failures_in_a_row >= self._settings.concurrency + 5:
+                reason = f"the system under test failed {self._failures_in_a_row} times in a row, last with: {output.error}"
+                stop(Incomplete(f"{reason}\n    {_RESUME}"))
             return failure
         except RagpipeError as error:
             stop(error)
@@ -240,18 +239,11 @@ class _MethodCollection:
         has_answered = self._stage.has_answers_of(self._settings.method)
         if is_probe and not has_answered and failure.problem is not None:
             title = f"the first answer of {place} cannot be used; nothing else was asked"
-            raise ConfigError(title, [self._with_way_out(failure.problem)])
+            raise ConfigError(title, [failure.problem])
         if failure.kind == "auth":
             raise ProviderUnusable(f"{place} refuses the key: {failure.message}; {_RESUME}", "auth")
         if is_probe and (failure.no_connection or failure.kind == "unreachable"):
             raise ProviderUnusable(f"{place} cannot be reached: {failure.message}; nothing else was asked")
-
-    def _with_way_out(self, problem: Problem) -> Problem:
-        """The problem of a first answer, with the line that leaves out what was read by its own name and has another form."""
-        by_name = getattr(self._settings, "fields", None) == {}
-        if not by_name or problem.where != ANSWER_PLACE or problem.key.startswith(("answer", "contexts")):
-            return problem
-        return replace(problem, fix="fields: {answer: answer, contexts: contexts} reads these two alone")
 
     def _nothing_answered(self, failure: SystemFailure) -> RagpipeError:
         title = f"the system at {self._limits.place} answered none of the first {_PROBES} questions; nothing else was asked"
@@ -261,12 +253,6 @@ class _MethodCollection:
         fix = f"correct {what}; what failed is asked again by the same command"
         problem = Problem(self._limits.place, "answer", failure.message, "an answer", fix)
         return ConfigError(title, [problem])
-
-    def _count_failures(self, error: str | None) -> None:
-        self._failures_in_a_row = self._failures_in_a_row + 1 if error else 0
-        if self._failures_in_a_row >= self._settings.concurrency + 5:
-            reason = f"the system under test failed {self._failures_in_a_row} times in a row, last with: {error}"
-            self._stage.stop(Incomplete(f"{reason}\n    {_RESUME}"))
 
     async def _asked(self, sample: Sample, repeat: int) -> tuple[Output, SystemFailure | None]:
         """The system's output for one sample, or one that says how it failed, with the failure."""
@@ -443,15 +429,8 @@ def _is_number(value: Any) -> bool:
 
 @contextmanager
 def open_system_budget(settings: LiveSystem, outputs_journal: Path, taken_over: Collection[str]) -> Iterator[Budget | None]:
-    """The budget of a collection, None where it has none. It goes on from what the outputs say that they have cost.
-
-    Args:
-        settings: the section of the system.
-        outputs_journal: the journal of the outputs.
-        taken_over: methods whose outputs another run had collected: this one did not pay for them.
-
-    Raises DataError for a damaged journal, OutputError.
-    """
+    """The budget of a collection, None where it has none. It goes on from what the outputs say that they have cost, but for
+    those of the methods `taken_over`, which another run paid for. Raises DataError for a damaged journal, OutputError."""
     if not settings.budget.is_set:
         yield None
         return
@@ -471,16 +450,8 @@ def open_system_budget(settings: LiveSystem, outputs_journal: Path, taken_over: 
 def ask_system(
     folder: RunFolder, settings: LiveSystem, plugins: Sequence[str], taken_over: Sequence[str], name: str, console: Console
 ) -> None:
-    """Ask a live system for every output that is missing or failed, with progress on the console.
-
-    Args:
-        folder: the run folder, with its samples.
-        settings: the system.
-        plugins: the user's packages, whose classes may be named.
-        taken_over: methods whose outputs are those of an earlier run.
-        name: that of the data set.
-        console: where progress, notes and the line of the budget go.
-    """
+    """Ask a live system for every output that is missing or failed, with progress on the console. `taken_over` are methods
+    whose outputs are those of an earlier run, `name` is that of the data set."""
     with open_system_budget(settings, folder.outputs_journal, taken_over) as budget:
         try:
             run_async(_collect(folder, settings, plugins, budget, name, console))

@@ -105,48 +105,32 @@ def _methods(folder: RunFolder, side: Side, settings: CompareSettings) -> list[s
     return [base, *others]
 
 
-def compare_runs(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
-    """What `agreement.json` holds: every score of both runs, their questions and their costs.
+def compare_runs(old: RunFolder, new: RunFolder, *, scoring_only: bool = False) -> dict[str, Any] | None:
+    """What `agreement.json` holds: every score of both runs, their questions and their costs; with `scoring_only` scores and changed
+    verdicts alone: what another scoring of the same replies changes.
 
-    An iteration is compared with the one of the same number. None where no iteration is scored in both. Raises DataError
-    for a file that cannot be read.
+    An iteration is compared with the one of the same number. None where no iteration is scored in both, or those of a run were not
+    combined. Raises DataError for a file that cannot be read.
     """
-    shared = _shared(old, new)
+    is_combined = old.final.metrics.is_file() and new.final.metrics.is_file()
+    shared = sorted({*scored_iterations(old)} & {*scored_iterations(new)}) if is_combined else []
     if not shared:
         return None
+    records = [{number: folder.iteration(number).records for number in shared} for folder in (old, new)]
+    changes = agreement(*records, old_scores=_scores(old), new_scores=_scores(new), verdicts_only=scoring_only)
+    if scoring_only:
+        runs = {name: {"run_id": _run(folder)["run_id"]} for name, folder in (("old", old), ("new", new))}
+        return {**runs, "iterations": shared, **changes}
     inputs = [[folder.iteration(number).judge_inputs for number in shared] for folder in (old, new)]
     return {
         "format": FORMAT,
         "old": _run(old),
         "new": _run(new),
         "iterations": shared,
-        **agreement(_records(old, shared), _records(new, shared), old_scores=_scores(old), new_scores=_scores(new)),
+        **changes,
         "questions": questions(*inputs),
         "cost": {"old": _usage(old), "new": _usage(new)},
     }
-
-
-def compare_scoring(old: RunFolder, new: RunFolder) -> dict[str, Any] | None:
-    """As `compare_runs`, with scores and changed verdicts only: what another scoring of the same replies changes."""
-    shared = _shared(old, new)
-    if not shared:
-        return None
-    runs = {name: {"run_id": _run(folder)["run_id"]} for name, folder in (("old", old), ("new", new))}
-    records = _records(old, shared), _records(new, shared)
-    changes = agreement(*records, old_scores=_scores(old), new_scores=_scores(new), verdicts_only=True)
-    return {**runs, "iterations": shared, **changes}
-
-
-def _shared(old: RunFolder, new: RunFolder) -> list[int]:
-    """The iterations that are scored in both; none where the iterations of a run were not combined."""
-    if not (old.final.metrics.is_file() and new.final.metrics.is_file()):
-        return []
-    of_old_run = set(scored_iterations(old))
-    return [number for number in scored_iterations(new) if number in of_old_run]
-
-
-def _records(folder: RunFolder, iterations: list[int]) -> dict[int, Path]:
-    return {number: folder.iteration(number).records for number in iterations}
 
 
 def _scores(folder: RunFolder) -> dict[str, Any]:

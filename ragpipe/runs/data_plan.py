@@ -47,13 +47,13 @@ def plan_of_data(config: RunConfig, records: Iterable[Record], scoring_files: Sc
     """The plan of a run over these records, which are frozen for it in a folder that does not stay. Raises what the run would refuse."""
     with TemporaryDirectory() as place:
         frozen = RunFolder(Path(place))
-        counts = load_dataset(records, samples=frozen.samples, outputs=frozen.outputs)
+        methods = load_dataset(records, samples=frozen.samples, outputs=frozen.outputs)
         with closing(CaseReader(frozen.samples, frozen.outputs)) as reader:
             plan, members = plan_remaining(config, reader), member_plans(config, reader)
             full = _full_evaluation(config, reader)
         scoring_files.write(frozen, config)
         gate_lines, pointers = gate_power_lines(config, frozen), read_pointers(frozen.samples, frozen.outputs)
-    return DataPlan(plan, full, members, gate_lines, pointers, unknown_methods(config.system, counts.methods))
+    return DataPlan(plan, full, members, gate_lines, pointers, unknown_methods(config.system, methods))
 
 
 def _full_evaluation(config: RunConfig, reader: CaseReader) -> Plan:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from ragpipe.core.errors import Interrupted, OutputError, RagpipeError, SignalReceived, WaitAbandoned
+from ragpipe.core.errors import Interrupted, OutputError, RagpipeError, SignalReceived
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end on an event loop of its own; inside a running loop (a notebook) in a second thread.
 
     Returns only when that loop has finished, also where the waiting is interrupted: an interrupt lets the calls in flight
-    finish, a second one gives them up, and then it is raised. Raises WaitAbandoned after a third.
+    finish, a second one gives them up, and then it is raised.
     """
     shutdown = current_shutdown() or GracefulShutdown()
     if shutdown.reason:
@@ -132,11 +132,7 @@ def _wait(thread: threading.Thread, ended: threading.Event, shutdown: GracefulSh
             interruption = interruption or error
             if thread.ident is None:  # it never began: there is nothing to wait for
                 raise
-            due += 1
-            if due > len(steps):
-                raise WaitAbandoned(
-                    "given up: calls in flight may still land; the run's folder stays locked until they have", thread
-                ) from interruption
+            due = min(due + 1, len(steps))
 
 
 class SignalHandlers:

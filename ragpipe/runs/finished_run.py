@@ -111,17 +111,9 @@ def open_run(
 ) -> FinishedRun:
     """The run that `run` names, with the user's overrides over its configuration.
 
-    Templates come from the run, versions that it does not have from the prompt folders of this start.
-
-    Args:
-        plain: the composed configuration of this start.
-        origins: where each value was set.
-        changeable: the sections and single keys of the run that this task may change.
-        task: the name of the task, for messages.
-        task_keys: the task's own keys, which are no part of a run.
-        current_prompts: take all templates from the prompt folders of this start.
-
-    Raises ConfigError and DataError.
+    Templates come from the run, versions that it does not have from the prompt folders of this start; with `current_prompts`
+    all from there. `changeable` are the sections and keys of the run that the task may change, `task_keys` its own, which are
+    no part of a run. Raises ConfigError and DataError.
     """
     origins = origins or NoOrigins()
     with unchecked() if task == "verify" else nullcontext():  # it says what changed, so it reads the run as it is
@@ -311,19 +303,9 @@ def open_finished_run(
     section: str = "",
     changeable: Sequence[str] = (),
 ) -> FinishedRunTask[SettingsT]:
-    """The task's settings and the run that `run` names.
-
-    Args:
-        plain: the composed configuration.
-        origins: where each value was set.
-        settings_class: the task's settings.
-        task: the name of the task, for messages.
-        title: the title of the error for wrong settings.
-        section: the section that holds the settings; empty where they are top-level keys.
-        changeable: the sections and keys of the run's configuration that the task may change.
-
-    Raises ConfigError and DataError.
-    """
+    """The task's settings, from the section of that name or from top-level keys, and the run that `run` names. `title` is that
+    of the error for wrong settings, `changeable` what of the run's configuration the task may change. Raises ConfigError and
+    DataError."""
     origins = origins or NoOrigins()
     settings = task_settings(settings_class, plain, origins, title=title, section=section)
     keys = (section,) if section else setting_keys(settings_class)
@@ -357,18 +339,8 @@ def task_settings(
     section: str = "",
     known_problems: Iterable[Problem] = (),
 ) -> SettingsT:
-    """The settings of a task, from its top-level keys or from the section of this name.
-
-    Args:
-        settings_class: the settings to read.
-        plain: the composed configuration.
-        origins: where each value was set.
-        title: the title of the error.
-        section: the section that holds the settings; empty where they are top-level keys.
-        known_problems: problems of the task that were seen already; they are reported with those of the settings.
-
-    Raises ConfigError.
-    """
+    """The settings of a task, from its top-level keys or from the section of this name; `known_problems` are reported with
+    theirs. Raises ConfigError."""
     problems = list(known_problems)
     values = plain.get(section, {}) if section else own_values(settings_class, plain)
     settings = validated(settings_class, values, section, origins, problems)

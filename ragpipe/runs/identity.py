@@ -12,7 +12,6 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
 from operator import attrgetter
@@ -117,39 +116,17 @@ def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 
 
 _NAMED = 2  # prompts that are named
-_LISTED = 3  # other differences that are listed
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 _OF_METRIC = re.compile(r"metrics\.([^.]+)\.(prompts|source|files)\.(.+)")
 _JUDGE = ("judge", "judge_identity")  # the second says what the first one does, in the form of its keys
 
 
-@dataclass(frozen=True, slots=True)
-class RunDifferences:
-    """`metrics` is the other choice of metrics (`+correctness -rubric`), `prompts` the templates that differ (`2 prompts
-    (a.grade, b.verify)`), both empty where there is none; `rest` says everything else, one phrase each."""
-
-    metrics: str = ""
-    prompts: str = ""
-    rest: Sequence[str] = ()
-
-    def phrases(self) -> list[str]:
-        """All of it, for a list or a table."""
-        metrics = f"metrics {self.metrics}" if self.metrics else ""
-        return [*filter(None, (metrics, self.prompts)), *self.rest]
-
-    def lines(self, run_id: str) -> list[str]:
-        """At most three lines about a run that differs so from run `run_id`: metrics, prompts, the rest."""
-        lines = [f"other metrics than run {run_id}: {self.metrics}"] if self.metrics else []
-        more = len(self.rest) - _LISTED
-        rest = "; ".join([*self.rest[:_LISTED], *([f"{more} more"] if more > 0 else [])])
-        return lines + [f"differs from run {run_id}: {text}" for text in (self.prompts, rest) if text]
-
-
-def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> RunDifferences:
-    """What makes `new` another run than `old`; both are identities of runs."""
+def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What makes `new` another run than `old`, one phrase each: other metrics (`metrics +correctness -rubric`), the templates that
+    differ (`2 prompts (a.grade, b.verify)`), code and files, then the rest. Both are identities of runs."""
     before, after = _metric_names(old), _metric_names(new)
     added, removed = [name for name in after if name not in before], [name for name in before if name not in after]
-    metrics = " ".join([*(f"+{name}" for name in added), *(f"-{name}" for name in removed)])
+    metrics = " ".join(["metrics", *(f"+{name}" for name in added), *(f"-{name}" for name in removed)])
     prompts, code, rest = list[str](), dict[str, None](), list[str]()
     judges = [_judge_name(identity) for identity in (old, new)]
     has_other_kind = all(judges) and judges[0][:1] != judges[1][:1]
@@ -172,11 +149,14 @@ def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> RunDiffer
             code["code of the system"] = None
         else:
             rest.append(_phrase(key, was, now))
-    if not metrics and "metric_order" in keys:
+    if not (added or removed) and "metric_order" in keys:
         rest.append("other order of metrics")
     shown = ", ".join([*prompts[:_NAMED], *(["..."] if len(prompts) > _NAMED else [])])
-    said = f"{len(prompts)} prompt{'' if len(prompts) == 1 else 's'} ({shown})" if prompts else ""
-    return RunDifferences(metrics, said, [*code, *rest])
+    if prompts:
+        rest = [f"{len(prompts)} prompt{'' if len(prompts) == 1 else 's'} ({shown})", *code, *rest]
+    else:
+        rest = [*code, *rest]
+    return [metrics, *rest] if added or removed else rest
 
 
 def _metric_names(identity: Mapping[str, Any]) -> list[str]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ragpipe.comparison.run_differences import NOTE
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
-from ragpipe.data.system_settings import LiveSystem
 from ragpipe.report.console import Console
 from ragpipe.runs.announced_plan import announce_plan
 from ragpipe.runs.case_sources import table_damage, table_digests, table_fault
@@ -36,22 +34,20 @@ from ragpipe.runs.measured_cases import ReplayedCases
 from ragpipe.runs.run_list import check_unmodified
 from ragpipe.runs.seal_run import FROZEN, remove_damaged_seal, unseal
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
-from ragpipe.store.files import is_regular_file
 from ragpipe.store.journal import has_entries
 from ragpipe.store.run_folder import RunFolder
-from ragpipe.store.run_tables import read_json
+
+_LISTED = 5  # differences from the run before
 
 
 @dataclass(frozen=True)
 class RunInputs:
     """The manifest of a run whose inputs are in place. `are_new` says that nothing was judged on them yet, so that they are
-    sealed at the end of this start. `known` are the cases that the plan has measured. `planned_calls` are
-    the calls that the plan expects of one iteration that is still to be judged; None where nothing was planned."""
+    sealed at the end of this start. `known` are the cases that the plan has measured."""
 
     manifest: dict[str, Any]
     are_new: bool
     known: ReplayedCases | None = None
-    planned_calls: int | None = None
 
 
 def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> RunInputs:
@@ -70,11 +66,10 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
         manifest["scoring_files"] = digests
     states: dict[str, str] = manifest["iterations"]
     known: ReplayedCases | None = None
-    planned_calls: int | None = None
-    if policy.announces_plan and not all_in_state(states, spec.iterations, JUDGING_DONE):
+    if policy.asks_judge and not all_in_state(states, spec.iterations, JUDGING_DONE):
         if not spec.config.retry_errors:
             known = ReplayedCases(keep_messages=spec.config.keep_messages)
-        planned_calls = announce_plan(spec, policy, states, console, known)
+        announce_plan(spec, policy, states, console, known)
     if not spec.is_own_source:  # a task over a run does not change how the run was described
         write_config(spec.folder, spec.config)
     copy_prompts(spec.config, spec.folder.prompts)
@@ -86,14 +81,14 @@ def prepare_inputs(spec: RunSpec, policy: EvaluatePolicy, console: Console) -> R
     write_manifest(spec.folder, manifest)
     if spec.made_from is None:
         spec.folder.point_latest()
-    return RunInputs(manifest, are_new, known, planned_calls)
+    return RunInputs(manifest, are_new, known)
 
 
 def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dict[str, Any]:
     """Write the frozen tables of a new run. Returns its manifest, which is not written yet."""
-    if previous:
-        for line in run_differences(previous["identity"], spec.identity).lines(previous["run_id"]):
-            console.say(line)
+    if previous and (differing := run_differences(previous["identity"], spec.identity)):
+        more = f"; {len(differing) - _LISTED} more" if len(differing) > _LISTED else ""
+        console.say(f"differs from run {previous['run_id']}: {'; '.join(differing[:_LISTED])}{more}")
     source = spec.source
     source.write(spec.folder, spec.identity)
     data: dict[str, Any] = {
@@ -117,29 +112,12 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
 
 
 def _check_frozen(spec: RunSpec, manifest: dict[str, Any], console: Console) -> None:
-    """Restore damaged frozen tables, forget iterations that lost theirs, refuse other changes, collect failed outputs again."""
+    """Refuse changed tables, forget iterations that lost theirs, collect failed outputs again. Raises DataError."""
     retry_errors = spec.config.retry_errors
     if warning := remove_damaged_seal(spec.folder):
         console.warn(warning)
     _forget_lost_iterations(spec, manifest["iterations"], console)
     if fault := table_damage(spec.folder, manifest["data"].get("frozen")):
-        _freeze_again(spec, manifest, fault)
-        console.warn(
-            f"the frozen cases were damaged ({fault}); they were frozen anew from the same data, and what was answered is kept"
-        )
-    check_unmodified(spec.folder, manifest["iterations"])
-    if retry_errors:
-        unseal(spec.folder, *FROZEN)
-        if spec.source.retry_failures(spec.folder):
-            manifest["iterations"] = {}  # judged again; what did not change costs nothing
-            manifest["data"] |= {"collected_at": spec.source.collected_at, "frozen": table_digests(spec.folder)}
-
-
-def _freeze_again(spec: RunSpec, manifest: dict[str, Any], fault: str) -> None:
-    """Write damaged frozen cases again from the same data, before anything is made of them. Raises DataError where a system would be
-    asked, or the run is its own source."""
-    is_collected = spec.made_from is None and isinstance(spec.config.system, LiveSystem)
-    if is_collected or spec.is_own_source:
         fix = (
             "copy the whole run folder from elsewhere; or move manifest.json and seal.json away and start the run's own command again: "
             "replies of the judge are in the call store, answers of a system in outputs.journal.jsonl"
@@ -147,9 +125,12 @@ def _freeze_again(spec: RunSpec, manifest: dict[str, Any], fault: str) -> None:
         tables = "samples.parquet, outputs.parquet"
         problem = Problem(str(spec.folder.root), tables, fault, "the tables that ragpipe wrote", fix)
         raise DataError("the frozen cases of a run are damaged", [problem])
-    unseal(spec.folder, *FROZEN[:2])
-    spec.source.write(spec.folder, spec.identity)
-    manifest["data"]["frozen"] = table_digests(spec.folder)
+    check_unmodified(spec.folder, manifest["iterations"])
+    if retry_errors:
+        unseal(spec.folder, *FROZEN)
+        if spec.source.retry_failures(spec.folder):
+            manifest["iterations"] = {}  # judged again; what did not change costs nothing
+            manifest["data"] |= {"collected_at": spec.source.collected_at, "frozen": table_digests(spec.folder)}
 
 
 def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Console) -> None:
@@ -161,12 +142,6 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
             console.warn(
                 f"iteration {number}: {' and '.join(lost)} missing or damaged; its cases are done again over the stored replies"
             )
-
-
-_REMOVE_IT = (
-    "remove this file and start the run's command again: it is made again from the frozen cases and the stored replies; or copy "
-    "the whole run folder"
-)
 
 
 def remove_unstarted(folder: RunFolder) -> None:
@@ -181,10 +156,8 @@ def remove_unstarted(folder: RunFolder) -> None:
 
 
 def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
-    """The error that names the file of a run folder that is gone or unreadable, where that is why `error` was raised.
-
-    None where the folder is complete, and where `error` itself says what is wrong.
-    """
+    """The error that names the file of a run that is gone, where that is why `error` was raised; None where it says itself what is
+    wrong."""
     is_gone = not folder.root.is_dir()
     if isinstance(error, RagpipeError) and error.exit_code != 1 and not (is_gone and isinstance(error, DataError)):
         return None
@@ -193,26 +166,7 @@ def inputs_error(folder: RunFolder, error: Exception) -> RagpipeError | None:
             f"the run folder {folder.root} was removed while the run was going on. To fix: start the same command again; what was "
             "answered is in the call store"
         )
-    problems = [
-        Problem(str(path), "file", fault, "the file that ragpipe wrote", _REMOVE_IT) for path, fault in _faults(folder.root)
-    ]
-    if not problems and isinstance(error, FileNotFoundError) and error.filename:
-        problems = [Problem(str(error.filename), "file", "no such file", "a file of this run", "start the same command again")]
-    return DataError("files of a run cannot be read", problems) if problems else None
-
-
-def _faults(root: Path) -> Iterator[tuple[Path, str]]:
-    """The files of a folder that cannot be read, each with what is wrong; links and hidden files are passed over."""
-    for path in sorted(root.rglob("*")):
-        if not is_regular_file(path) or path.name.startswith("."):
-            continue
-        fault = None
-        if path.suffix == ".parquet":
-            fault = table_fault(path, rows=True)
-        elif path.suffix == ".json":
-            try:
-                read_json(path)
-            except DataError as error:
-                fault = error.problems[0].found
-        if fault:
-            yield path, fault
+    if isinstance(error, FileNotFoundError) and error.filename:
+        problem = Problem(str(error.filename), "file", "no such file", "a file of this run", "start the same command again")
+        return DataError("files of a run cannot be read", [problem])
+    return None

@@ -1,14 +1,16 @@
-"""Judging one iteration of a run: opens its cases and its judge session, and shows the progress."""
+"""Judging one iteration of a run: opens its cases, its judge session and what measures beside this process, and shows the progress."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from ragpipe.core.errors import JudgeError, OutputError
+from ragpipe.core.errors import OutputError
+from ragpipe.core.registry import imported
 from ragpipe.judge.budget import BudgetUsedUp
 from ragpipe.judge.embedder import NoEmbedder
 from ragpipe.judge.jury import JurySettings
@@ -16,17 +18,16 @@ from ragpipe.judge.provider_state import ProviderRegistry
 from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.report.console import Console
-from ragpipe.runs.case_measuring import CaseMeasuring
+from ragpipe.runs.case_measuring import CaseMeasuring, SliceRunner
 from ragpipe.runs.event_loop import SignalHandlers
-from ragpipe.runs.judge_access import member_configs
+from ragpipe.runs.identity import metric_signatures
+from ragpipe.runs.judge_access import computes_vectors, member_configs
 from ragpipe.runs.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader, ReplayedCases
-from ragpipe.runs.plan_notices import changed_line
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.runs.work_meter import WorkDone, WorkMeter
-from ragpipe.runs.workers import open_workers
 from ragpipe.store.progress import ProgressView, WallClock
 
 _LOOK_S = 2.0  # between two looks at the times of the data files, and at the lock
@@ -51,28 +52,15 @@ async def judge_iteration(
     *,
     check: Callable[[], None],
     known: ReplayedCases | None,
-    planned_calls: int | None,
-    began: float,
     began_at: float,
 ) -> JudgedIteration:
-    """Judge all cases of one iteration, and show the progress; signals end it early.
+    """Judge all cases of one iteration, and show the progress; signals end it early. Raises what stopped the judging.
 
-    Args:
-        spec: the run.
-        policy: opens the judge session.
-        iteration: the number of the iteration, from 1.
-        providers: counts calls against `judge.max_calls`, and keeps what is learnt of a provider, over all iterations.
-        console: shows the progress, which cases came out otherwise than before, and what is spent of a budget.
-        check: raises OutputError when the start must end: the data was edited, or its folder is no longer locked.
-        known: cases that the plan has measured.
-        planned_calls: calls that the plan expects of this iteration; None without a plan.
-        began: when this start began, in monotonic seconds, for `judge.run_deadline_s`.
-        began_at: from when on failures are of this start, in seconds of the epoch, for `retry_errors`.
-
-    Raises what stopped the judging early.
+    `providers` counts calls and keeps what is learnt of a provider over all iterations; `check` raises OutputError when the
+    start must end, because the data was edited or its folder is no longer locked; failures since `began_at`, in seconds of the
+    epoch, are of this start, for `retry_errors`.
     """
     config, folder = spec.config, spec.folder.iteration(iteration)
-    ends_at = end_of_asking(config, began)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
@@ -103,16 +91,20 @@ async def judge_iteration(
                 state = stage.state
                 return WorkDone(state.done, state.resumed, state.errors, dict(state.error_kinds))
 
-            meter = WorkMeter("judging", reader.count, work, session=session, planned_calls=planned_calls)
+            meter = WorkMeter("judging", reader.count, work, session=session)
             label = f"judging {iteration} of {len(spec.iterations)}:" if len(spec.iterations) > 1 else "judging"
             shown = console.progress(meter.state, label=label, keep=view.show)
             try:
-                with run_deadline(config, session, ends_at), _watched(check, stage), shown, SignalHandlers(stage, console.warn):
+                with _watched(check, stage), shown, SignalHandlers(stage, console.warn):
                     progress = await stage.run()
             finally:
                 view.show(meter.state(), at_once=True)
             if progress.changed:
-                console.warn(changed_line(progress.changed, progress.first_changed))
+                console.warn(
+                    f"{progress.changed:,} finished cases came out otherwise than an earlier start of this run had written down "
+                    f"(first: {progress.first_changed}): their replies were asked again or changed. Both results are in "
+                    "journal.jsonl; the later one counts"
+                )
             if session.budget is not None:
                 console.say(session.budget.line())
             used_up = None if session.budget is None else session.budget.used_up
@@ -141,27 +133,6 @@ def _watched(check: Callable[[], None], stage: JudgeStage) -> Iterator[None]:
         watch.cancel()
 
 
-def end_of_asking(config: RunConfig, began: float) -> float | None:
-    """When no question is asked any more, in seconds of the epoch, for a start that began at so many monotonic seconds; None: never."""
-    seconds: float | None = getattr(config.judge, "run_deadline_s", None)
-    return None if seconds is None else time.time() + began + seconds - time.monotonic()
-
-
-@contextmanager
-def run_deadline(config: RunConfig, session: JudgeSession, ends_at: float | None) -> Iterator[None]:
-    """Inside, no question is asked after `ends_at` (`end_of_asking`): those that are left fail (kind `run_deadline`)."""
-    if ends_at is None:
-        yield
-        return
-    seconds = getattr(config.judge, "run_deadline_s", 0.0)
-    why = JudgeError("run_deadline", f"not asked any more: judge.run_deadline_s={seconds:g} s of this start were over")
-    timer = asyncio.get_running_loop().call_later(max(0.0, ends_at - time.time()), session.end_asking, why)
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 EMBEDDING_WINDOW = 64
 """Cases open at once where a model computes texts here, for an embedder or a detector: those of several cases make a batch."""
 
@@ -188,3 +159,62 @@ def case_measuring(config: RunConfig, session: JudgeSession) -> CaseMeasuring:
         on_metric_error=config.on_metric_error,
         jury=config.judge if isinstance(config.judge, JurySettings) else None,
     )
+
+
+ASKS_HERE = "calls leave from one process"
+
+
+@dataclass(frozen=True)
+class WorkerStart:
+    """What a runner tells each of its workers. The run folder says what to measure; `signatures` are the metrics as this
+    process has them (`metric_signatures`): a worker that reads others must refuse."""
+
+    folder: Path
+    run_id: str
+    iteration: int
+    signatures: dict[str, str]
+
+    def values(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {**vars(self), "folder": str(self.folder)}
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> WorkerStart:
+        """From the JSON object."""
+        return cls(**{**values, "folder": Path(values["folder"])})
+
+
+@asynccontextmanager
+async def open_workers(
+    spec: RunSpec, policy: EvaluatePolicy, iteration: int, console: Console
+) -> AsyncIterator[SliceRunner | None]:
+    """What measures the cases, ended at the end of the block; None where this process does: it says why, if that was not
+    chosen."""
+    config, runner = spec.config, spec.config.runner
+    if not runner.implementation:
+        yield None
+        return
+    why = stays_here(config) if type(policy) is EvaluatePolicy else "this task takes replies from a finished run"
+    if why is not None:
+        console.say(here_line(config, why))
+        yield None
+        return
+    start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(config))
+    async with imported(runner.implementation)(start, runner, console.warn) as workers:
+        yield workers
+
+
+def here_line(config: RunConfig, why: str) -> str:
+    """What the user is told where another runner was chosen and this process measures the cases."""
+    return f"runner={config.runner.kind}: {why}; this process measures the cases alone"
+
+
+def stays_here(config: RunConfig) -> str | None:
+    """Why this process measures the cases although another runner was chosen; None where that one does, or none was."""
+    if not config.runner.implementation:
+        return None
+    judges = [member.judge for member in member_configs(config).values()]
+    if any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder)):
+        return ASKS_HERE
+    computes = computes_vectors(config) or any(judge.computes for judge in judges)
+    return config.runner.stays_here(computes=computes, shares_store=config.store.url is not None)

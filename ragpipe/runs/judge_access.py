@@ -83,17 +83,9 @@ async def open_judge(
     warn: Callable[[str], None] = lambda _: None,
     embeds: bool = True,
 ) -> AsyncIterator[JudgeSession]:
-    """The session of one run, with its judge behind the call store.
-
-    Args:
-        config: the configuration of the run.
-        run_id: the run that pays for new calls.
-        known: replies of a finished run, which come before those of the call store.
-        warn: prints a warning.
-        embeds: whether new texts are embedded; if not, only stored vectors are given.
-
-    Raises ConfigError when an environment variable would lead a call to another address.
-    """
+    """The session of one run, with its judge behind the call store. `known` are replies of a finished run, which come before
+    those of the store; without `embeds` only stored vectors are given. Raises ConfigError when an environment variable would
+    lead a call to another address."""
     refuse_other_addresses(config)
     if not config.judge.keeps_replies and not stores_vectors(config):
         yield _in_process_session(config.judge, None, None)

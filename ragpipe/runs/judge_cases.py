@@ -78,22 +78,10 @@ class _Block:
 
 
 class JudgeStage:
-    """One iteration of the judging.
-
-    Args:
-        cases: the frozen cases.
-        measuring: the metrics, with what they ask.
-        session: the judge session that the metrics ask through.
-        folder: the folder of the iteration.
-        window: cases that are open at once.
-        keep_messages: whether messages and replies are kept in `judge_inputs.parquet`.
-        retry_errors: whether finished blocks of an earlier start are done again where a case failed for any reason.
-        known: cases that the plan has measured.
-        slices: measures the cases elsewhere; None: they are measured here.
-        view: the progress file, which is kept up to date.
-        on_change: called after each finished case.
-        on_notice: called with what the user should know.
-    """
+    """One iteration of the judging. `window` cases are open at once, or `slices` measures them elsewhere. With `retry_errors`
+    finished blocks of an earlier start are done again where a case failed for any reason. `known` are cases that the plan has
+    measured, `view` is the progress file; `on_change` is called after each finished case, `on_notice` with what the user should
+    know."""
 
     def __init__(
         self,

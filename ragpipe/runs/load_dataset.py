@@ -5,9 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from ragpipe.core.digest import name_digest
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import Corpus, Output, Sample, distinct_references
+from ragpipe.data.dataset import Record
 from ragpipe.store.files import atomic_open
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_tables import batches
@@ -25,15 +25,6 @@ BLOCK = 1000
 BLOCK_BYTES = 16 << 20
 """Bytes of the cases' own text at which a block is closed before that: see `text_bytes`."""
 _PLACE = struct.Struct(">QQ")
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetCounts:
-    """What was loaded. `methods` in order of first appearance."""
-
-    samples: int
-    cases: int
-    methods: tuple[str, ...]
 
 
 def block_limits() -> dict[str, int]:
@@ -70,21 +61,10 @@ def _open(path: Path, schema: pa.Schema) -> Iterator[_BlockWriter]:
         table.flush()
 
 
-class Loaded(Protocol):
-    """One record of a data set: a sample, the output for it (None: a question only), and where it is in the data."""
-
-    @property
-    def sample(self) -> Sample: ...
-    @property
-    def output(self) -> Output | None: ...
-    @property
-    def where(self) -> str: ...
-
-
-def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> DatasetCounts:
+def load_dataset(records: Iterable[Record], *, samples: Path, outputs: Path) -> list[str]:
     """Write both tables from a data set that records its outputs, streaming; either both are complete or neither exists.
 
-    Raises DataError when a record has no output.
+    Returns the methods in the order of their first output. Raises DataError when a record has no output.
     """
     known: dict[bytes, bytes] = {}  # a sample's row, and its bytes
     methods: dict[str, None] = {}
@@ -102,10 +82,10 @@ def load_dataset(records: Iterable[Loaded], *, samples: Path, outputs: Path) -> 
             row = output_row(record.output, number)
             output_table.add(row, of_sample + text_bytes(row))
             methods[record.output.method] = None
-        return DatasetCounts(sample_table.count, output_table.count, tuple(methods))
+        return list(methods)
 
 
-def load_samples(records: Iterable[Loaded], *, samples: Path) -> int:
+def load_samples(records: Iterable[Record], *, samples: Path) -> int:
     """Write `samples.parquet` alone, for a system that is still to be asked. Returns the number of samples."""
     seen: set[bytes] = set()
     with _open(samples, SAMPLES) as table:
@@ -152,7 +132,7 @@ def references_of(samples: Path) -> Corpus:
     return Corpus(texts)
 
 
-def _no_output(record: Loaded) -> DataError:
+def _no_output(record: Record) -> DataError:
     problem = Problem(
         record.where,
         "output",

@@ -19,7 +19,7 @@ from ragpipe.runs.settings import RunConfig
 from ragpipe.store.call_database import StorePlace, call_database
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.run_folder import RUN_ID, RunFolder, make_folder, manifest_of
-from ragpipe.store.run_tables import run_file_error
+from ragpipe.store.run_tables import fault, run_file_error
 
 TIMES = ("created_at", "ended_at", "duration_s")
 """When a run was started, when it was scored last, and the seconds of that start with the judging of the starts before."""
@@ -31,7 +31,7 @@ def read_manifest(folder: RunFolder) -> dict[str, Any]:
     return manifest_of(folder.manifest) if folder.manifest.is_file() else {}
 
 
-_SHAPE: Mapping[str, Mapping[str, type] | type] = {
+_SHAPE = {
     "run_id": str,
     "data": {"name": str, "digest": str, "tables": str},
     "iterations": dict,
@@ -46,17 +46,16 @@ def checked_manifest(folder: RunFolder, run_id: str | None = None) -> dict[str, 
     Raises DataError: the folder may come from anybody, be half a copy, or damaged.
     """
     manifest = read_manifest(folder)
-    if fault := _first_fault(manifest, run_id):
-        key, what = fault
+    if found := _first_fault(manifest, run_id):
+        key, what = found
         raise run_file_error(folder.manifest, what, "what ragpipe wrote", key=key)
     return manifest
 
 
 def _first_fault(manifest: Mapping[str, Any], run_id: str | None) -> tuple[str, str] | None:
     """(key, what is wrong with it) of the first part that is not as a run writes it; None where all parts are."""
-    for key, kind in _SHAPE.items():
-        if not _fits(manifest.get(key), kind):
-            return key, "missing, or of another form"
+    if found := fault(manifest, _SHAPE, ""):
+        return "manifest", found
     if not RUN_ID.fullmatch(manifest["run_id"]):
         return "run_id", "no run's name"
     if not all(number.isdecimal() and isinstance(state, str) for number, state in manifest["iterations"].items()):
@@ -66,24 +65,11 @@ def _first_fault(manifest: Mapping[str, Any], run_id: str | None) -> tuple[str, 
     return None
 
 
-def _fits(value: Any, kind: Mapping[str, type] | type) -> bool:
-    if isinstance(kind, type):
-        return isinstance(value, kind)
-    return isinstance(value, dict) and all(isinstance(value.get(key), item_kind) for key, item_kind in kind.items())
-
-
 def new_manifest(
     config: RunConfig, identity: Mapping[str, Any], *, run_id: str, data: Mapping[str, Any], source_run: str | None = None
 ) -> dict[str, Any]:
-    """The manifest of a run of which nothing is judged yet.
-
-    Args:
-        config: the configuration of the run.
-        identity: what makes this run this run.
-        run_id: the digest of the identity.
-        data: name, digest and files of the data.
-        source_run: the id of the run whose frozen cases these are; None for a data set.
-    """
+    """The manifest of a run of which nothing is judged yet. `data` is name, digest and files of the data, `source_run` the id
+    of the run whose frozen cases these are; None for a data set."""
     return {
         "format": FORMAT,
         "run_id": run_id,

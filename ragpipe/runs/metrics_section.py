@@ -29,16 +29,8 @@ def read_metrics(
     origins: ConfigOrigins,
     problems: list[Problem],
 ) -> dict[str, Metric] | None:
-    """All metrics of the section; None when one is wrong, with every fault added to `problems`.
-
-    Args:
-        sections: The parameters of each metric, by its name.
-        prompts: The templates that metrics load theirs from.
-        plugins: The user's packages, whose classes may be named.
-        references: The data set's rule for several references, of metrics that leave it to the data set; None leaves them.
-        origins: Where each key was set.
-        problems: Gets the faults.
-    """
+    """All metrics of the section; None when one is wrong, with every fault added to `problems`. `references` is the data set's
+    rule for several references, of metrics that leave it to the data set; None leaves them."""
     if not isinstance(sections, Mapping):
         problems.append(Problem(origins.location("metrics"), "metrics", show_value(sections), "a mapping of metrics"))
         return None

@@ -34,7 +34,6 @@ ASK_ELSEWHERE = (
     "this task asks no judge; the command of the evaluation asks for them (or, over its folder, task=rejudge with its "
     "judge named: judge=llm judge.model=...), then start this one again"
 )
-RUN_DEADLINE = "run_deadline"
 _EPSILON = 1e-9  # for rounding errors of the coverage floor
 
 
@@ -88,13 +87,6 @@ class RunOutcome:
             return self._end_of_budget(self._used_up)
         if low or failed:
             self._console.resume = self._words_to_resume(failed=failed, incomplete=incomplete)
-        if incomplete and self._is_out_of_time():
-            self._console.resume = ()
-            self._console.warn(
-                f"exit code 4, by judge.run_deadline_s={getattr(self._config.judge, 'run_deadline_s', None):g}: the time of this "
-                "start was over, and the results are those of what was answered; the same command asks the rest"
-            )
-            return Incomplete.exit_code
         if incomplete and low:
             self._say_why(low)
             return Incomplete.exit_code
@@ -147,12 +139,6 @@ class RunOutcome:
         judging = [metric for metric in self._spec.metrics if not isinstance(metric, Computed)]
         names = {spec.name for metric in judging for spec in metric.scores()}
         return {kind for number in self._iterations for kind in error_kinds(self._metrics_of(number), names)}
-
-    def _is_out_of_time(self) -> bool:
-        """Whether questions were left because the time of this start was over."""
-        if getattr(self._config.judge, "run_deadline_s", None) is None:  # of an earlier start, over stored replies
-            return False
-        return any(RUN_DEADLINE in transient_errors(self._metrics_of(number)) for number in self._spec.iterations)
 
     def _system_failed(self) -> bool:
         """Whether the live system of this run failed on more cases than the coverage floor allows; prints it."""
@@ -270,18 +256,9 @@ def _local(time: str) -> str:
 def note_reply_times(
     config: RunConfig, folder: IterationFolder, manifest: dict[str, Any], *, source: Mapping[str, Any] | None, reads_store: bool
 ) -> None:
-    """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file says
-    (`judge_drift.NOTE`).
-
-    Args:
-        config: the configuration of the run.
-        folder: the iteration that was judged.
-        manifest: the manifest of the run.
-        source: the manifest of the finished run whose cases these are; its replies are those of a run by the same judge, where the
-            call store knows none.
-        reads_store: whether the call store may be read.
-
-    Only where the judge has a drift file, or there is a source: nothing else reads it.
+    """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file
+    says (`judge_drift.NOTE`): only where the judge has a drift file, or there is a `source`, the manifest of the finished run
+    whose cases these are. Its replies are those of a run by the same judge, where the call store knows none or may not be read.
     """
     if not isinstance(config.judge, JudgeSettings):
         return

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ragpipe.core.call import Message
-from ragpipe.core.errors import PromptTooLong
-from ragpipe.core.sample import NOT_RECORDED, Case, ReferenceRule
+from ragpipe.core.errors import PromptTooLong, RagpipeError
+from ragpipe.core.sample import NOT_RECORDED, Case
 from ragpipe.core.usage import Price
 from ragpipe.judge.answer_type import Answer, answer_schema, without_defaults
 from ragpipe.judge.prompt import MAX_RENDERED, Prompt, line_of, template_error, without_comments
@@ -22,8 +26,9 @@ from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.likely_replies import expected_tokens
 from ragpipe.metrics.needs import SeenVerdicts
 from ragpipe.metrics.recording_judge import Asked, RecordingJudge, run_in_place
-from ragpipe.metrics.shared.multi_reference import ReferenceMetric
 from ragpipe.score.accumulators import Gap, Recording
+from ragpipe.store.run_folder import RunFolder, manifest_of
+from ragpipe.store.run_tables import read_columns
 
 PER_MESSAGE, PER_REQUEST = 4, 3
 """Tokens that the chat format of OpenAI's models adds to each message, and to the request for the reply to come."""
@@ -192,21 +197,12 @@ class MetricPlan:
 
 
 @dataclass(slots=True)
-class SeveralReferences:
-    """Cases with several references, and the metrics that use these by the same rule."""
-
-    cases: int = 0
-    metrics: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class Plan:
     """The whole run, all iterations. Calls are an estimate where they depend on replies.
 
     `stored` of the questions already have a reply, `missing` (at most) have none; None where the store was not read.
-    `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `several` are
-    the cases with several references, by the rule that says which of them count. `gaps` are the parts of the outputs that
-    are not recorded, each with the metrics that are skipped for it. `recorded` counts the cases that have a recorded value of
+    `embeddings` counts texts to the embedder, stored or not: once per case and metric, whatever the iteration. `gaps` are the parts
+    of the outputs that are not recorded, each with the metrics that are skipped for it. `recorded` counts the cases that have a recorded value of
     a name, `verdicts` are what these values were. `sampled` is the number of cases that the other counts are estimated from;
     None where all cases were looked at. `rounds` is the longest chain of questions that wait for each other, at
     most, all iterations, but for questions that are asked again because a reply was of no use.
@@ -219,7 +215,6 @@ class Plan:
     stored: int | None = None
     missing: int | None = None
     embeddings: int = 0
-    several: dict[ReferenceRule, SeveralReferences] = field(default_factory=dict)
     gaps: list[tuple[Gap, list[str]]] = field(default_factory=list)
     recorded: Counter[str] = field(default_factory=Counter)
     verdicts: dict[str, SeenVerdicts] = field(default_factory=dict)
@@ -267,8 +262,6 @@ class Plan:
         for gap, _ in self.gaps:
             gap.scale(factor)
         self.embeddings = round(self.embeddings * factor)
-        for several in self.several.values():
-            several.cases = round(several.cases * factor)
         self.recorded = Counter({name: round(count * factor) for name, count in self.recorded.items()})
         self.cases, self.sampled = cases, self.cases
 
@@ -285,18 +278,12 @@ def make_plan(
     has_embedder: bool = False,
     past: Mapping[tuple[str, bool], PastReplies] = MappingProxyType({}),
 ) -> Plan:
-    """Let the metrics measure all cases once over likely replies, and add up what they ask. Renders few prompts and asks no judge.
+    """Let the metrics measure all cases of one iteration once over likely replies, and add up what they ask. Renders few
+    prompts and asks no judge. `past` are the judge's earlier replies by the hash of a template, and whether it asks for the
+    reasons step by step.
 
-    Args:
-        cases: the cases of one iteration.
-        metrics: the metrics of the run.
-        iterations: how often each case is judged.
-        counter: counts the tokens of a prompt.
-        has_embedder: whether the run has an embedder.
-        past: by the hash of a template, and whether it asks for the reasons step by step, the judge's earlier replies to it.
-
-    Raises ConfigError for an answer type that cannot be asked for, PromptError for a template that does not ask for what
-    its step reads.
+    Raises ConfigError for an answer type that cannot be asked for, PromptError for a template that does not ask for what its
+    step reads.
     """
     planner = _Planner(metrics, iterations, counter, has_embedder, past)
     run_in_place(planner.add_all(cases))
@@ -318,7 +305,6 @@ class _Planner:
         self._counter, self._has_embedder, self._past = counter, has_embedder, past
         self._plans = {metric.name: MetricPlan(metric.name) for metric in metrics}
         self._steps: dict[tuple[str, str], StepPlan] = {}
-        self._several: dict[ReferenceRule, SeveralReferences] = {}
         self._gaps = _Gaps()
         self._recorded: Counter[str] = Counter()
         self._verdicts: dict[str, SeenVerdicts] = {}
@@ -339,15 +325,16 @@ class _Planner:
                 if value is not None:
                     self._recorded[name] += 1
                     self._verdicts.setdefault(name, SeenVerdicts()).add_recorded(value)
-            _count_several(case, [metric for metric in self._metrics if await self._applies(metric, case)], self._several)
+            for metric in self._metrics:
+                await self._add(metric, case)
 
-    async def _applies(self, metric: Metric, case: Case) -> bool:
-        """Whether a metric applies to a case; if so, what it asks is added."""
+    async def _add(self, metric: Metric, case: Case) -> None:
+        """Add what a metric asks about a case, or why it is skipped."""
         plan = self._plans[metric.name]
         if reason := run_skip_reason(metric, case, embedder=self._has_embedder):
             plan.skipped[reason] += 1
             self._gaps.skipped(case.output.method, metric.name, reason)
-            return False
+            return
         plan.cases += 1
         questions = _Questions(self, metric)
         judge = RecordingJudge(questions.add, yes=self._samples % 2 == 0)
@@ -355,7 +342,6 @@ class _Planner:
         self._embeddings += len(judge.texts)
         self._rounds = max(self._rounds, judge.rounds)
         plan.note(case, questions.too_long, judge.unforeseen)
-        return True
 
     def add_question(self, metric: Metric, asked: Asked, is_known: bool) -> bool:
         """Add one question about a case, which waits for no reply but known ones if `is_known`. Returns whether its own is known."""
@@ -398,7 +384,6 @@ class _Planner:
             list(self._plans.values()),
             list(self._steps.values()),
             embeddings=self._embeddings,
-            several=self._several,
             gaps=self._gaps.named(),
             recorded=self._recorded,
             verdicts=self._verdicts,
@@ -439,17 +424,6 @@ class _Gaps:
         return [(gap, names) for gap, names in named if names]
 
 
-def _count_several(case: Case, metrics: Sequence[Metric], several: dict[ReferenceRule, SeveralReferences]) -> None:
-    """Count a case with several references once for each rule by which a metric measures it."""
-    if len(case.references) < 2:
-        return
-    using = [metric for metric in metrics if isinstance(metric, ReferenceMetric) and metric.uses_references]
-    for rule in dict.fromkeys(metric.rule for metric in using):
-        counted = several.setdefault(rule, SeveralReferences())
-        counted.cases += 1
-        counted.metrics += [m.name for m in using if m.rule == rule and m.name not in counted.metrics]
-
-
 def _rendered(asked: Asked, length: int, *, always: bool) -> tuple[Message, ...]:
     """The messages of a question; empty where they are not needed and its values, `length` characters, are short."""
     if always or length * REPEATED > MAX_RENDERED:
@@ -457,17 +431,56 @@ def _rendered(asked: Asked, length: int, *, always: bool) -> tuple[Message, ...]
     return ()
 
 
+RUNS = 8
+"""The newest runs whose replies are looked at for their lengths."""
+_COLUMNS = ["judge", "metric", "template_sha256", "status", "turn", "tokens_out", "sent"]
+
+
+def past_replies(output_dir: Path, judge: str, effort: str | None = None) -> dict[tuple[str, bool], PastReplies]:
+    """By the hash of a template, and whether it asked for the reasons step by step, the replies of a judge (its printable name) in
+    the newest run of each experiment. Replies for which the model thought with another `effort` are left out, as are runs that
+    cannot be read: a plan needs none."""
+    totals: defaultdict[tuple[str, bool], list[float]] = defaultdict(lambda: [0, 0.0])
+    folders = [RunFolder(path) for path in output_dir.glob("*/latest")]
+    folders = [folder for folder in folders if folder.iteration(1).judge_inputs.is_file()]
+    for folder in sorted(folders, key=lambda folder: -folder.iteration(1).judge_inputs.stat().st_mtime)[:RUNS]:
+        try:
+            identity = manifest_of(folder.manifest)["identity"]
+            replies = _by_template(read_columns(folder.iteration(1).judge_inputs, _COLUMNS), judge, effort)
+        except (RagpipeError, OSError, ValueError, KeyError):
+            continue
+        for row in replies.to_pylist():
+            reasoning = identity["metrics"].get(row["metric"], {}).get("parameters", {}).get("reasoning", False)
+            total = totals[row["template_sha256"], bool(reasoning)]
+            total[0] += row["tokens_out_count"]
+            total[1] += row["tokens_out_sum"]
+    return {asked: PastReplies(int(n), tokens / n) for asked, (n, tokens) in totals.items()}
+
+
+def _by_template(calls: pa.Table, judge: str, effort: str | None) -> pa.Table:
+    """Number and completion tokens of the judge's replies to each template, by metric, without repairs and failures."""
+    is_reply = (
+        (pc.field("judge") == judge)
+        & (pc.field("status") == "ok")
+        & (pc.field("turn") == "ask")
+        & pc.field("template_sha256").is_valid()
+        & pc.field("tokens_out").is_valid()
+    )
+    sent = pc.fill_null(calls["sent"], "{}")
+    wanted = f'"reasoning_effort":"{effort}"' if effort else '"reasoning_effort"'
+    has_effort = pc.match_substring(sent, wanted)
+    calls = calls.filter(has_effort if effort else pc.invert(has_effort))
+    grouped = calls.filter(is_reply).group_by(["template_sha256", "metric"], use_threads=False)
+    return grouped.aggregate([("tokens_out", "count"), ("tokens_out", "sum")])
+
+
 def check_reply_keys(prompt: Prompt, schema: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-    """Raises PromptError, with the line, for a template that asks for another reply than its step reads.
+    """Raises PromptError, with the line, for a template that asks for another reply than its step reads: it names, in quotes,
+    some of the keys that every reply must have, but not all, or a key that only another answer type of the step has (`others`,
+    the schemas by name).
 
-    It names, in quotes, some of the keys that every reply must have, but not all; or it names a key that only another
-    answer type of the step has. A judge follows the words rather than the schema beside them, so each question would be
-    paid for twice, with its repair. A template that names no key leaves the form to the schema, which is always sent.
-
-    Args:
-        prompt: the template.
-        schema: that of the answer it asks for (`answer_schema`).
-        others: the schemas of the step's other answer types, by name.
+    A judge follows the words rather than the schema beside them, so each question would be paid for twice, with its repair. A
+    template that names no key leaves the form to the schema, which is always sent.
     """
     others = others or {}
     own = without_comments(prompt.text).partition("\n---\n")[2]

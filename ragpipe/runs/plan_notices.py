@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.sample import ReferenceRule
 from ragpipe.core.text import on_one_line
 from ragpipe.judge.budget import in_unit
 from ragpipe.judge.embedder import INSTALL, NoEmbedder
@@ -22,14 +21,6 @@ from ragpipe.runs.settings import RunConfig
 _NAMES = 5  # of the recorded values in one line
 
 
-def changed_line(count: int, first: str) -> str:
-    """A warning at the end about cases with another result than an earlier start had written down."""
-    return (
-        f"{plural(count, 'finished case')} came out otherwise than an earlier start of this run had written down (first: "
-        f"{first}): their replies were asked again or changed. Both results are in journal.jsonl; the later one counts"
-    )
-
-
 def has_embedder(config: RunConfig) -> bool:
     """Whether the run has an embedder."""
     return not isinstance(config.embedder, NoEmbedder)
@@ -44,19 +35,6 @@ def missing_embedder_line(config: RunConfig) -> str | None:
         f"{', '.join(names)}: skipped (no_embedder). For vectors without a key and without torch: {INSTALL}, then "
         "embedder=minilm; others: docs/judges.md"
     )
-
-
-_RULE_TEXTS: dict[ReferenceRule, str] = {"any": "any one counts", "first": "the first alone counts", "all": "all of them count"}
-
-
-def reference_lines(plan: Plan) -> list[str]:
-    """What the plan says of cases with several references, one line per rule; metrics are named where rules differ."""
-    lines = []
-    for rule, several in plan.several.items():
-        names = f": {', '.join(several.metrics)}" if len(plan.several) > 1 else ""
-        cases = "1 case has" if several.cases == 1 else f"{several.cases:,} cases have"
-        lines.append(f"{cases} several references: {_RULE_TEXTS[rule]} (references: {rule}{names})")
-    return lines
 
 
 def check_call_budget(plan: Plan, config: RunConfig) -> None:

@@ -17,8 +17,7 @@ from ragpipe.runs.judge_access import member_configs, store_place
 from ragpipe.runs.judge_cases import Resumption
 from ragpipe.runs.judge_keys import check_keys
 from ragpipe.runs.measured_cases import CaseReader, ReplayedCases
-from ragpipe.runs.past_replies import past_replies
-from ragpipe.runs.plan import Plan, PromptCounter, SchemaPlace, make_plan
+from ragpipe.runs.plan import Plan, PromptCounter, SchemaPlace, make_plan, past_replies
 from ragpipe.runs.plan_notices import check_call_budget, has_embedder, plan_line
 from ragpipe.runs.remaining_calls import remaining_calls
 from ragpipe.runs.settings import RunConfig
@@ -39,18 +38,12 @@ def plan_remaining(
     known: ReplayedCases | None = None,
     repeats: int = 1,
 ) -> Plan:
-    """The plan of a configuration over frozen cases, minus the replies that are stored.
+    """The plan of a configuration over frozen cases, minus the replies that are stored: those that `run_id` may use, and those
+    of the judge inputs `recorded`. `resumed` is what iterations have from earlier starts; `known` keeps the cases that are
+    measured here, for the run; each question is asked `repeats` times in an iteration.
 
-    Args:
-        config: the configuration of the run.
-        reader: its frozen cases.
-        run_id: the run, whose own failures in the call store count as replies.
-        rough: keep the first call waiting for some seconds at most: count four characters as a token, and of many cases look only at
-            `ROUGH_CASES`.
-        recorded: judge_inputs of a finished run, whose replies count as stored too.
-        resumed: by iteration, what it has from earlier starts.
-        known: keeps the cases that are measured here, for the run.
-        repeats: how often each question is asked in an iteration.
+    `rough` keeps the first call waiting for some seconds at most: it counts four characters as a token, and of many cases looks
+    only at `ROUGH_CASES`.
     """
     judge = config.judge
     metrics = list(config.metrics.values())
@@ -111,16 +104,8 @@ class MemberPlan:
 def member_plans(
     config: RunConfig, reader: CaseReader, run_id: str | None = None, *, rough: bool = False, recorded: Sequence[Path] = ()
 ) -> list[MemberPlan]:
-    """The plan of each member of the jury over frozen cases, minus the replies that are stored; empty where one judge judges. With a
-    cascade, that of its second member is an upper bound: every case.
-
-    Args:
-        config: the configuration of the run.
-        reader: its frozen cases.
-        run_id: the run, whose own failures in the call store count as replies.
-        rough: count four characters as a token.
-        recorded: judge_inputs of a finished run, whose replies count as stored too.
-    """
+    """The plan of each member of the jury, as `plan_remaining`; empty where one judge judges. With a cascade, that of its
+    second member is an upper bound: every case."""
     jury = config.judge
     if not isinstance(jury, JurySettings):
         return []

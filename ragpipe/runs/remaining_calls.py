@@ -66,16 +66,9 @@ class RemainingCalls:
 async def count_remaining(
     cases: Iterable[Case], metrics: Sequence[Metric], session: JudgeSession, known: ReplayedCases | None = None
 ) -> RemainingCalls:
-    """Replay every case through every metric that asks, and count what it needs.
-
-    Where a reply is missing, all that the metric would ask over likely replies beyond the stored questions counts as missing.
-
-    Args:
-        cases: the cases of one iteration.
-        metrics: the metrics of the run; those that ask no judge are passed over.
-        session: a session over stored replies.
-        known: keeps the cases of which every question has a reply, for the run.
-    """
+    """Replay every case through every metric that asks, over the stored replies of the session, and count what it needs. Where
+    a reply is missing, all that the metric would ask over likely replies beyond the stored questions counts as missing. `known`
+    keeps the cases of which every question has a reply, for the run."""
     asking = [metric for metric in metrics if not isinstance(metric, Computed)]
     total = RemainingCalls()
     for case in cases:

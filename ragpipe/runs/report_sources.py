@@ -22,14 +22,9 @@ from ragpipe.store.run_tables import read_json
 
 @dataclass(frozen=True)
 class ReportSources:
-    """What the reports of a run are made from, as digests, taken before they are read. `.reports.json` keeps them with the
-    digests of the files that were written from them. No figure is read from it, and no seal covers it.
-
-    Attributes:
-        run: The run.
-        made_from: One digest of ragpipe's code and templates, the settings, the run's files and what else is shown.
-        reports: The sha256 of each report and export that is there, by its path in the folder.
-    """
+    """What the reports of a run are made from, as digests, taken before they are read: `made_from` is one of ragpipe's code and
+    templates, the settings, the run's files and what else is shown, `reports` are those of the reports and exports that are
+    there, by path. `.reports.json` keeps both. No figure is read from it, and no seal covers it."""
 
     run: RunFolder
     made_from: str

@@ -30,21 +30,6 @@ LISTED = 200  # runs of a name; each of them is read at the end of every evaluat
 DEPTH = 4  # levels of folders below output_dir in which names are looked for
 
 
-def refuse_other_formats(folders: Sequence[Path]) -> None:
-    """Raises FormatMismatch when no run in these folders can be read for that reason."""
-    errors = []
-    for path in (path for folder in folders for path in sorted(run_folders(folder))):
-        try:
-            read_manifest(RunFolder(path))
-            return
-        except FormatMismatch as error:
-            errors.append(error)
-        except RagpipeError:
-            return  # it is listed as broken
-    if errors:
-        raise FormatMismatch(errors[0].title, [problem for error in errors for problem in error.problems])
-
-
 def all_runs(root: Path) -> Iterator[RunFolder]:
     """All run folders below an output folder."""
     for folder in run_list_folders(root):
@@ -111,7 +96,7 @@ def _line(folder: RunFolder, manifest: Mapping[str, Any], before: Mapping[str, A
             gates=_gates(folder),
             cost=_cost(costs),
             before=str(before.get("run_id", "")),
-            differences=run_differences(before["identity"], manifest["identity"]).phrases() if before else (),
+            differences=run_differences(before["identity"], manifest["identity"]) if before else (),
         )
     except (RagpipeError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         return RunLine(folder.run_id, broken=_cause(error))
@@ -228,14 +213,9 @@ _MUTATED = "selftest.json"
 
 
 def scored_runs(folder: Path, *, warn: Callable[[str], None]) -> Iterator[HistoryRun]:
-    """The runs below the folder of a name that are scored to their end and are as they were sealed, the newest first.
-
-    Args:
-        folder: the folder of the name.
-        warn: gets one line for each run that cannot be read or was changed, which is passed over.
-
-    Runs over the frozen cases of another run (judged or scored again) and those of a self-test are not among them.
-    """
+    """The runs below the folder of a name that are scored to their end and are as they were sealed, the newest first. `warn`
+    gets a line for each that is passed over because it cannot be read or was changed. Runs over the frozen cases of another run
+    (judged or scored again) and those of a self-test are not among them."""
     runs: list[HistoryRun] = []
     for path in run_folders(folder):
         run = RunFolder(path)
@@ -294,14 +274,9 @@ def run_of_task(word: str, plain: Mapping[str, Any], origins: ConfigOrigins, *, 
 
 
 def find_named_run(word: str, output_dir: Path, *, name: str | None = None, key: str = "run") -> RunFolder:
-    """The run that `word` names.
-
-    Args:
-        word: a name, for its newest run; `<name>/<run id>` or `<name>/latest`; a path to a run folder or to a `latest`; a run id;
-            or `latest`, the newest run of `name`. A name comes before a path that reads alike.
-        output_dir: the folder with the names.
-        name: the name of this start, for `latest` and for a run id that several names have; None where the user set none.
-        key: the key of the configuration, for messages.
+    """The run that `word` names: a name, for its newest run; `<name>/<run id>` or `<name>/latest`; a path to a run folder or to
+    a `latest`; a run id; or `latest`, the newest run of `name`. A name comes before a path that reads alike. `name`, where the
+    user set one, also chooses among several names that have a run with this id; `key` is for messages.
 
     Raises DataError where there is none, or where several names have a run with this id; FormatMismatch.
     """

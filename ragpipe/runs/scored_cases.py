@@ -32,21 +32,11 @@ from ragpipe.store.parquet_parts import RowGroups, parquet_writer
 class ScoreInputs:
     """What one iteration is scored from.
 
-    Attributes:
-        folder: has `scores.parquet` and `judge_inputs.parquet`, and gets the results.
-        samples: the run's table of samples.
-        outputs: the run's table of outputs.
-        specs: the declared scores in config order.
-        settings: how to score.
-        signature: the signature of the run, without the models that answered.
-        judge: `label`, `calibrated` and what else there is to say of it (`judge_description`), as they go into the metrics.
-        run_id: the run that pays for new replies.
-        spent: what its processes have paid for this iteration.
-        rates: the prices of replies by the name of the judge.
-        system_price: the price of the tokens of the system under test.
-        sources: what scoring reads beside these tables; None where it reads nothing else.
-        calibration: what `calibration_states` says of the scores that asked the judge.
-        block: cases that are scored at once.
+    `folder` has `scores.parquet` and `judge_inputs.parquet`, and gets the results; `specs` are the declared scores in config order.
+    `signature` is that of the run, without the models that answered; `judge` what there is to say of it (`judge_description`). The
+    run `run_id` pays for new replies, and has `spent` so much for this iteration; `rates` are the prices of replies by the name of
+    the judge. `sources` is what scoring reads beside these tables, `calibration` what `calibration_states` says; `block` cases are
+    scored at once.
     """
 
     folder: Path

@@ -30,17 +30,9 @@ def seal_run(
     combined: bool,
     written: Collection[str] = (),
 ) -> None:
-    """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed
-    file.
-
-    Args:
-        folder: the run.
-        manifest: its manifest; the states of its iterations are not sealed.
-        iterations: those that this start judged or scored.
-        inputs_are_new: whether the frozen cases are new.
-        combined: whether this start combined the iterations.
-        written: other files of this start: reports, exports, and config.yaml (a report option changes it, and no number).
-    """
+    """Write `seal.json`. What this start did not make keeps its seal: starting a finished run again never seals a changed file.
+    It made the `iterations` that it judged or scored, the frozen cases where `inputs_are_new`, what `combined` iterations give,
+    and `written`: reports, exports, and config.yaml (a report option changes it, and no number)."""
     previous = _readable_seal(folder)
     files: dict[str, str] = {}
     for path in derived_and_frozen(folder.root):

@@ -2,13 +2,13 @@
 
 What each task does differently about its run: who may answer its questions, and what it has cost before.
 
-| task                        | answers come from                        | asks a judge | announces a plan | spend and prices |
-|-----------------------------|------------------------------------------|--------------|------------------|------------------|
-| evaluate                    | call store, then the judge               | yes          | yes              | call store, today's |
-| rejudge                     | the run's replies, call store, the judge | yes          | yes              | call store, today's |
-| rejudge, mode=stored        | the run's replies, call store            | no           | no               | call store, today's |
-| rescore                     | the run's replies                        | no           | no               | call store, today's |
-| verify                      | the run's replies                        | no           | no               | as sealed |
+| task                        | answers come from                        | asks a judge | spend and prices    |
+|-----------------------------|------------------------------------------|--------------|---------------------|
+| evaluate                    | call store, then the judge               | yes          | call store, today's |
+| rejudge                     | the run's replies, call store, the judge | yes          | call store, today's |
+| rejudge, mode=stored        | the run's replies, call store            | no           | call store, today's |
+| rescore                     | the run's replies                        | no           | call store, today's |
+| verify                      | the run's replies                        | no           | as sealed           |
 """
 
 from __future__ import annotations
@@ -113,13 +113,12 @@ class EvaluatePolicy:
     """`task=evaluate`: the judge answers what the call store does not. The other policies change parts of this one."""
 
     asks_judge = True
-    """Whether a question without a reply goes to a judge. If not, a run with failures is as finished as it can be."""
+    """Whether a question without a reply goes to a judge: then the plan is printed first, and refused over `judge.max_calls`. If not,
+    a run with failures is as finished as it can be."""
     reads_call_store = True
     """Whether replies of the call store count: a start may find one that was missing before."""
     uses_call_store = True
     """Whether the call store is looked at for anything, so that its format must be this one."""
-    announces_plan = True
-    """Whether the plan is printed before anything is spent, and refused over `judge.max_calls`."""
     seals_run = True
     """Whether the run is sealed at its end. One that is only made to be compared is not."""
 
@@ -166,7 +165,6 @@ class StoredRejudgePolicy(RejudgePolicy):
     """`task=rejudge rejudge.mode=stored`: no network; the replies of the run and of the call store answer."""
 
     asks_judge = False
-    announces_plan = False
 
     def open_session(self, config: RunConfig, run_id: str, warn: Callable[[str], None]) -> OpenedSession:
         if not isinstance(config.judge, JudgeSettings):  # the rules judge needs no network
@@ -181,7 +179,6 @@ class RescorePolicy(EvaluatePolicy):
 
     asks_judge = False
     reads_call_store = False
-    announces_plan = False
 
     def __init__(self, finished: FinishedRun, *, fix: str):
         self._finished, self._fix = finished, fix

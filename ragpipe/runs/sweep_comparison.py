@@ -52,15 +52,7 @@ def console_of_job(settings: Any) -> Console:
 
 
 def ended_job(number: int, arguments: Sequence[str], code: int | None, line: str, folder: Path | None) -> Job:
-    """One job at its end.
-
-    Args:
-        number: its place in the sweep.
-        arguments: its overrides.
-        code: its exit code; None where it was never started.
-        line: one line about why it ended so.
-        folder: its run folder; None where it has none.
-    """
+    """One job at its end, with its overrides and its exit code; None where it was never started. `line` says why it ended so."""
     state = "not started" if code is None else _STATES.get(code, f"exit {code}")
     return Job(number, list(arguments), code, state, line or _REASONS.get(code or 0, ""), folder)
 

@@ -41,14 +41,10 @@ def validate_config(plain: Mapping[str, Any], origins: ConfigOrigins | None = No
     """
     sections = _Sections(plain, origins)
     sections.read()
-    sections.check_system_callable()
-    sections.check_runner()
+    sections.check_system_and_runner()
     sections.read_judge_and_embedder()
-    sections.check_judge_is_installed()
-    sections.check_embedder_is_installed()
-    sections.read_metrics(prompt_library(sections.prompt_dirs))
-    sections.check_encoders_are_installed()
-    sections.check_scoring()
+    sections.check_models_are_installed()
+    sections.read_metrics(None)
     return sections.run_config()
 
 
@@ -57,8 +53,7 @@ def validate_without_metrics(plain: Mapping[str, Any], origins: ConfigOrigins | 
     sections = _Sections({**plain, "metrics": {}}, origins)
     sections.read()
     sections.read_judge_and_embedder()
-    sections.check_judge_is_installed()
-    sections.check_embedder_is_installed()
+    sections.check_models_are_installed()
     return sections.run_config()
 
 
@@ -72,7 +67,6 @@ def validate_finished_config(plain: Mapping[str, Any], origins: ConfigOrigins, *
     sections.read()
     sections.read_judge_and_embedder()
     sections.read_metrics(prompts)
-    sections.check_scoring()
     return sections.run_config()
 
 
@@ -101,11 +95,6 @@ class _Sections:
         self._problems: list[Problem] = []
         self._sections: dict[str, Any] = {"metrics": {}}
         self._top: TopSettings | None = None
-
-    @property
-    def prompt_dirs(self) -> list[str]:
-        """The user's folders of templates."""
-        return self._top.prompt_dirs if self._top is not None else []
 
     def read(self) -> None:
         """The keys outside of any section, and the sections whose settings need no other section."""
@@ -141,17 +130,18 @@ class _Sections:
     def _add_method_fault(self, key: str, found: str, expected: str) -> None:
         self._problems.append(Problem(self._origins.location(key), key, found, expected, "leave it out"))
 
-    def check_system_callable(self) -> None:
-        """A system of the user's code must be importable now: it is about to be asked."""
-        system = self._sections["system"]
-        if not isinstance(system, LiveSystem) or self._top is None:
-            return
-        for settings in system.each_method():
+    def check_system_and_runner(self) -> None:
+        """A system of the user's code must be importable now, and what measures the cases must be here, with its variables."""
+        system, runner = self._sections["system"], self._sections["runner"]
+        plugins = self._top.plugins if self._top is not None else []
+        for settings in system.each_method() if isinstance(system, LiveSystem) and self._top is not None else ():
             if settings.code:
                 try:
-                    settings.opened(self._top.plugins)
+                    settings.opened(plugins)
                 except ConfigError as error:
                     self._add_placed(error.problems)
+        for key, found, expected, fix in runner.missing() if runner is not None else ():
+            self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
 
     def read_judge_and_embedder(self) -> None:
         """The two sections whose `kind` decides their settings."""
@@ -167,15 +157,9 @@ class _Sections:
         if transport is not None and judge is not None:
             self._add_placed(filter(None, [transport.refusal(judge)]))
 
-    def check_runner(self) -> None:
-        """What measures the cases must be here, with the variables that it is to pass on."""
-        runner = self._sections["runner"]
-        for key, found, expected, fix in runner.missing() if runner is not None else ():
-            self._problems.append(Problem(self._origins.location(key), key, found, expected, fix))
-
-    def check_judge_is_installed(self) -> None:
-        """What a judge in this process needs must be here, and be what the configuration names."""
-        judge = self._sections["judge"]
+    def check_models_are_installed(self) -> None:
+        """What a judge in this process and an embedder need must be here, and be what the configuration names."""
+        judge, embedder = self._sections["judge"], self._sections["embedder"]
         named = {"judge": judge}
         if isinstance(judge, JurySettings):
             named = {f"{SECTION}.members.{name}": member for name, member in judge.members.items()}
@@ -184,33 +168,24 @@ class _Sections:
                 key = missing.key.replace("judge", name, 1)
                 fix = missing.fix.replace("judge.", f"{name}.")
                 self._problems.append(Problem(self._origins.location(key), key, missing.found, missing.expected, fix))
-
-    def check_embedder_is_installed(self) -> None:
-        """An embedder's files and package must be here."""
-        embedder = self._sections["embedder"]
         if embedder is not None and (missing := embedder.missing()):
             self._problems.append(Problem(self._origins.location(missing.key), *missing))
 
-    def read_metrics(self, prompts: PromptLibrary) -> None:
-        """The metrics; score names must be unique."""
-        plugins = self._top.plugins if self._top is not None else []
-        dataset = self._sections["dataset"]
+    def read_metrics(self, prompts: PromptLibrary | None) -> None:
+        """The metrics: score names must be unique, and fit the scoring. `prompts` are those of a finished run; None: those of this
+        start, which needs the metrics' encoders too."""
+        plugins, dirs = (self._top.plugins, self._top.prompt_dirs) if self._top is not None else ([], [])
+        dataset, scoring = self._sections["dataset"], self._sections["scoring"]
         rule = None if dataset is None else dataset.references
-        written = self._plain.get("metrics") or {}
-        metrics = read_metrics(written, prompts, plugins, rule, self._origins, self._problems)
-        if metrics is not None:
-            self._problems += score_name_problems(metrics, self._origins)
+        library = prompt_library(dirs) if prompts is None else prompts
+        metrics = read_metrics(self._plain.get("metrics") or {}, library, plugins, rule, self._origins, self._problems)
         self._sections["metrics"] = metrics
-
-    def check_encoders_are_installed(self) -> None:
-        """The encoder of every metric that has one must be here."""
-        if (metrics := self._sections["metrics"]) is not None:
+        if metrics is None:
+            return
+        self._problems += score_name_problems(metrics, self._origins)
+        if prompts is None:
             self._problems += encoder_problems(metrics, self._origins)
-
-    def check_scoring(self) -> None:
-        """The scoring must fit the scores that the metrics give."""
-        scoring, metrics = self._sections["scoring"], self._sections["metrics"]
-        if scoring is not None and metrics is not None:
+        if scoring is not None:
             specs = [spec for metric in metrics.values() for spec in metric.scores()]
             self._add_placed(scoring_faults(scoring, specs, shipped_scores))
 

@@ -37,18 +37,12 @@ from ragpipe.store.run_tables import read_columns, read_json
 def write_reports(
     iteration_folder: Path, *, target: Path, settings: ReportSettings, console: Console, shown_folder: str = ""
 ) -> list[Path]:
-    """Write the reports of `settings.formats` into the run folder `target` and print the results. Returns their paths.
+    """Write the reports of `settings.formats` into the run folder `target` and print the results for the format `terminal`,
+    with the folder named as in `shown_folder`. Returns their paths.
 
-    They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases;
-    else that iteration. JUnit and exports cover all iterations that are scored. Files that were written from the same
-    sources (`ReportSources`) are not made again; one that would not change is left alone. Raises DataError, OutputError.
-
-    Args:
-        iteration_folder: The iteration to show.
-        target: The run folder.
-        settings: The `report` section of the configuration.
-        console: Where results are printed, for the format `terminal`.
-        shown_folder: How the folder is named to the user (`outputs/x/latest`); by default the target.
+    They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases; else
+    that iteration. JUnit and exports cover all iterations that are scored. Files that were written from the same sources
+    (`ReportSources`) are not made again; one that would not change is left alone. Raises DataError, OutputError.
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
     plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]

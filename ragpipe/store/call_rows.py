@@ -26,14 +26,12 @@ SHARED = {
 }
 """Tables of the values that many rows share, with their columns: each value is there once, with its own digest."""
 PLAIN = (
-    *("iteration", "status", "text", "digits", "message", "finish_reason", *TOKENS),
+    *("iteration", "status", "text", "message", "finish_reason", *TOKENS),
     *("paid_usd", "latency_ms", "attempts", "answers"),
 )
 COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
 """The columns of `calls` beside `failed_in`."""
 DIGEST_BYTES = 16
-UNUSED = "digits"
-"""A column that is always NULL. The digest of a row is over it too, so it stays where it is."""
 _REAL = frozenset({"paid_usd", "latency_ms"})
 _COUNTS = frozenset({"iteration", "attempts", "answers"})
 _NO_HASH = bytes(33)  # before the text of a wire hash that is none: longer than a hash
@@ -165,7 +163,7 @@ def packed(call: Call, run_id: str) -> PackedCall:
     run: Cells = (storable_value(call.run_id or run_id),)
     judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
     served = (storable_value(call.model), storable_value(call.fingerprint))
-    plain = (None if name == UNUSED else _plain_cell(name, getattr(call, name)) for name in PLAIN)
+    plain = (_plain_cell(name, getattr(call, name)) for name in PLAIN)
     cells = (*plain, _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
     key = key_bytes(call.key)
     shared = (run, judge, served)
@@ -287,7 +285,6 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
     (run,), (label, _, mode, sent), (model, fingerprint) = shared
     *plain, wire, messages, created = cells
     own = dict(zip(PLAIN, plain, strict=True))
-    del own[UNUSED]
     fields = key_parts_of(shared[1], messages, own["iteration"])
     asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
     return Call(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from ragpipe.core.call import Call, Payment
-from ragpipe.core.errors import FATAL, TRANSIENT, DataError, JudgeError, OutputError, RagpipeError
+from ragpipe.core.errors import FATAL, TRANSIENT, DataError, OutputError, RagpipeError
 from ragpipe.core.usage import Usage, UsageSum
 from ragpipe.core.version import FORMAT
 from ragpipe.store.call_database import StoredReader, StorePlace, call_database
@@ -24,7 +24,6 @@ from ragpipe.store.ledger import (
     SILENT_AFTER_S,
     AbortRequest,
     ClaimResult,
-    EndWaitingRequest,
     Freshness,
     GetOrClaimRequest,
     Lookup,
@@ -61,8 +60,6 @@ class ReplyStore:
 
     def abort(self, reason: RagpipeError) -> None: ...
 
-    def end_waiting(self, reason: JudgeError) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -73,13 +70,9 @@ class CallStore(ReplyStore):
     (no write-ahead log on this file system). Raises OutputError when the place cannot be used, DataError when it is damaged,
     foreign or of another format; a store is never replaced.
 
-    Args:
-        place: where the store is; made where there is none.
-        run_id: the run whose permanent failures are served.
-        beat_s: seconds between two signs of life in the store.
-        silent_after_s: after how many seconds without one the claims of another process are taken over.
-        patience_s: after how many seconds of waiting for another process `say` is told.
-        say: takes messages for the user that come up later.
+    The permanent failures of `run_id` are served. It gives a sign of life every `beat_s` seconds; the claims of another process are
+    taken over after `silent_after_s` without one. `say` takes messages for the user, also after `patience_s` of waiting for another
+    process.
     """
 
     def __init__(
@@ -167,12 +160,6 @@ class CallStore(ReplyStore):
         if not self._closed:
             self._worker.send(AbortRequest(reason))
 
-    def end_waiting(self, reason: JudgeError) -> None:
-        """Wait no longer for other processes: every `get_or_claim` that would have to raises `reason`. Stored calls are still
-        given, and calls in flight of this store are waited for."""
-        if not self._closed:
-            self._worker.send(EndWaitingRequest(reason))
-
     def close(self) -> None:
         """Commit what was sent, free the claims of this store, end its thread. A second time does nothing."""
         if not self._closed:
@@ -255,9 +242,6 @@ class WrappedStore(ReplyStore):
 
     def abort(self, reason: RagpipeError) -> None:
         self._store.abort(reason)
-
-    def end_waiting(self, reason: JudgeError) -> None:
-        self._store.end_waiting(reason)
 
     def close(self) -> None:
         self._store.close()

@@ -16,12 +16,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ragpipe.core.call import Payment
-from ragpipe.core.errors import DataError, JudgeError, OutputError, RagpipeError
+from ragpipe.core.errors import DataError, OutputError, RagpipeError
 from ragpipe.store.call_rows import unpacked
 from ragpipe.store.ledger import (
     AbortRequest,
     ClaimResult,
-    EndWaitingRequest,
     GetOrClaimRequest,
     OpenTable,
     PaymentRequest,
@@ -53,15 +52,8 @@ def _broken(error: DataError) -> StoreLost:
 
 
 class CallWorker(threading.Thread):
-    """The thread. `broken` is the error that ended it.
-
-    Args:
-        open_table: opens the store; called in the thread.
-        beat_s: seconds between two signs of life.
-        patience_s: after how many seconds of waiting for another process `say` is told.
-        say: takes a message for the user; called in the event loop of whoever waits.
-        last_resort: keeps what was paid for and cannot be stored.
-    """
+    """The thread. `broken` is the error that ended it. `open_table` is called in it; `say` is called in the event loop of whoever
+    waits. After `patience_s` of waiting for another process it is told. `last_resort` keeps what was paid for and cannot be stored."""
 
     def __init__(
         self,
@@ -84,7 +76,6 @@ class CallWorker(threading.Thread):
         self._group: list[StoreRequest] = []  # what this turn works on
         self._next_beat = self._next_sync = 0.0
         self._abort_reason: BaseException | None = None
-        self._end_reason: JudgeError | None = None  # why no other process is waited for any more
         self._end_lock = threading.RLock()  # a signal may make the thread that sends send again
         self._has_ended = False  # nothing is taken from the queue any more
         self.broken: BaseException | None = None
@@ -147,10 +138,8 @@ class CallWorker(threading.Thread):
         for request in group:
             if isinstance(request, AbortRequest):
                 self._abort_reason = request.reason
-                outcomes += self._end_waits()
-            elif isinstance(request, EndWaitingRequest):
-                self._end_reason = self._end_reason or request.reason
-                outcomes += self._end_waits()
+                outcomes += [RequestOutcome(waiting, error=request.reason) for waiting in self._waiting]
+                self._waiting = []
         _deliver(outcomes, self)
         self._group = []
         self._maintain()
@@ -222,8 +211,8 @@ class CallWorker(threading.Thread):
                 outcomes.append(RequestOutcome(request, result))
                 if result is ClaimResult.GRANTED and request.future is not None:
                     self._granted[request.key] = request.future.get_loop()
-            elif reason := self._reason_not_to_wait(request.key):
-                outcomes.append(RequestOutcome(request, error=reason))
+            elif self._abort_reason is not None:
+                outcomes.append(RequestOutcome(request, error=self._abort_reason))
             else:
                 self._wait(request)
         return outcomes
@@ -259,23 +248,6 @@ class CallWorker(threading.Thread):
             message = f"waiting for {holder}, which is asking the same question"
             with suppress(RuntimeError):  # the loop was closed
                 request.future.get_loop().call_soon_threadsafe(self._say, message)
-
-    def _end_waits(self) -> list[RequestOutcome]:
-        """The outcomes of the requests that wait no longer, after an abort or the end of waiting for others."""
-        waiting, self._waiting = self._waiting, []
-        outcomes: list[RequestOutcome] = []
-        for request in waiting:
-            if error := self._reason_not_to_wait(request.key):
-                outcomes.append(RequestOutcome(request, error=error))
-            else:
-                self._waiting.append(request)
-        return outcomes
-
-    def _reason_not_to_wait(self, key: str) -> BaseException | None:
-        """The error of a request for a key that is claimed; None where it waits."""
-        if self._abort_reason is not None or self._end_reason is None or key in self._granted:
-            return self._abort_reason
-        return JudgeError(self._end_reason.kind, self._end_reason.message)  # each has a trace of its own
 
     def _maintain(self) -> None:
         """Give a sign of life and bring what was committed to the disk, each when it is time."""

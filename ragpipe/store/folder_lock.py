@@ -8,7 +8,6 @@ import fcntl
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Self
 
-from ragpipe.core.errors import FolderLocked, OutputError, WaitAbandoned
+from ragpipe.core.errors import FolderLocked, OutputError
 from ragpipe.store.files import output_error
 from ragpipe.store.processes import started_at, started_command, this_process
 
@@ -93,15 +92,7 @@ class FolderLock:
     def __enter__(self) -> Self:
         return self if self._descriptor is not None else self.acquire(_wait_s.get())
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, WaitAbandoned):  # a thread still works in the folder: it stays locked until that ends
-            release_later = threading.Thread(target=self._release_after, args=(error.thread,), daemon=True)
-            release_later.start()
-        else:
-            self.release()
-
-    def _release_after(self, thread: threading.Thread) -> None:
-        thread.join()
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _try(self) -> bool:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ragpipe.core.call import Call, Payment
-from ragpipe.core.errors import JudgeError, OutputError, RagpipeError
+from ragpipe.core.errors import OutputError, RagpipeError
 from ragpipe.core.usage import TOKENS
 from ragpipe.store.call_rows import (
     Cells,
@@ -90,15 +90,8 @@ def payments_in(
     iteration: int | None = None,
     after: int | None = None,
 ) -> Iterator[Payment | None]:
-    """The ledger in the order of writing, or a part of it; None for a damaged row.
-
-    Args:
-        db: the store.
-        shared: its shared values.
-        run_id: only the rows of this run.
-        iteration: only the rows of this iteration.
-        after: only the rows with a greater row number, which only SQLite has.
-    """
+    """The ledger in the order of writing, or the rows of a run, of an iteration, or with a greater row number than `after`,
+    which only SQLite has; None for a damaged row."""
     parts, values = ["TRUE"], list[Any]()
     if after is not None:
         parts.append("rowid > ?")
@@ -243,14 +236,6 @@ class AbortRequest(StoreRequest):
     """From now on, requests that would have to wait raise `reason`."""
 
     reason: RagpipeError
-
-
-@dataclass(eq=False)
-class EndWaitingRequest(StoreRequest):
-    """From now on, requests that would have to wait for another process raise `reason`. Those for a key that a task of this store
-    is asking still wait: its call in flight completes."""
-
-    reason: JudgeError
 
 
 @dataclass(eq=False)

@@ -62,13 +62,12 @@ class ProgressView:
     """The view of one iteration.
 
     `total` counts cases. Up to 500 finished cases all entries are shown; then the newest 500 that 64 KB hold, and the journal's
-    name. `notices` says once that the view cannot be written; only a full disk is an error, because the rest cannot be
-    written then either. Threads may call it.
+    name. A view that cannot be written is left; only a full disk is an error, because the rest cannot be written then either.
+    Threads may call it.
     """
 
     def __init__(self, path: Path, *, name: str, iteration: int, total: int):
         self.path, self.name, self.iteration, self.total = Path(path), name, iteration, total
-        self.notices: list[str] = []
         self._entries: deque[FinishedCase] = deque(maxlen=SHOWN)
         self._known: set[bytes] = set()
         self._updated = iso_time()
@@ -159,8 +158,6 @@ class ProgressView:
         except OutputError as error:
             if is_disk_full(error):
                 raise
-            if not self.notices:
-                self.notices.append(f"the progress view is not up to date: {error}")
         self._next = time.monotonic() + EVERY_S
 
 

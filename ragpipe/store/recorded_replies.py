@@ -35,7 +35,7 @@ class RecordedReplies(ReplyStore):
     """Calls by key from `judge_inputs.parquet` files; the first row of a key counts. Read-only, no claims.
 
     In memory are twenty bytes per row and a few row groups: a replay reads the files once, in order. `failures` says which
-    failed calls are served: `all`, `permanent`, or `none`. Raises DataError for a file that cannot be read
+    failed calls are served: `all`, or `permanent` ones. Raises DataError for a file that cannot be read
     and for one whose replies were not kept (`keep_messages=false`).
     """
 
@@ -86,16 +86,11 @@ class RecordedReplies(ReplyStore):
             file.close()
         self._rows_of.cache_clear()
 
-    def _is_served(self, status: str) -> bool:
-        if status in ("ok", "skipped") or self._failures == "all":
-            return True
-        return self._failures == "permanent" and status not in TRANSIENT
-
     def _call(self, cells: Sequence[Any]) -> Call | None:
         """The call of a row, whose cells are in the order of `COLUMNS`."""
         row = dict(zip(COLUMNS, cells, strict=True))
         reply, payer, attempts, sent = (row.pop(name) for name in ("reply", "paid_by", "attempts", "sent"))
-        if not self._is_served(row["status"]):
+        if self._failures != "all" and row["status"] in TRANSIENT:
             return None
         if row["status"] == "ok" and reply is None:
             fix = "it was made with keep_messages=false: re-judging and re-scoring with other parameters need the replies"

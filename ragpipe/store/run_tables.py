@@ -269,8 +269,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise run_file_error(path, f"no readable JSON ({error})", "the JSON object that ragpipe wrote") from error
     if not isinstance(content, dict):
         raise run_file_error(path, f"a JSON {type(content).__name__}", "a JSON object")
-    if fault := shape_fault(path, content):
-        raise run_file_error(path, fault, "what ragpipe wrote")
+    if found := shape_fault(path, content):
+        raise run_file_error(path, found, "what ragpipe wrote")
     return content
 
 
@@ -302,10 +302,11 @@ _SHAPES: Mapping[str, Any] = {
 def shape_fault(path: Path, content: Mapping[str, Any]) -> str | None:
     """The first part of a run's document that is missing or of another kind, in words; None where all is there."""
     name = f"final/{path.name}" if path.parent.name == "final" else path.name
-    return _fault(content, _SHAPES.get(name, {}), "")
+    return fault(content, _SHAPES.get(name, {}), "")
 
 
-def _fault(value: Any, shape: Any, place: str) -> str | None:
+def fault(value: Any, shape: Any, place: str) -> str | None:
+    """The first part of a JSON value, found at `place`, that is missing or of another kind than `shape` says, in words."""
     if isinstance(shape, type | tuple):
         is_right = isinstance(value, shape) and not (isinstance(value, bool) and shape is not bool)
         return None if is_right else f"{place} is {value!r:.60}"
@@ -319,4 +320,4 @@ def _fault(value: Any, shape: Any, place: str) -> str | None:
         if missing := [key for key in shape if key not in value]:
             return f"no `{missing[0]}`" + (f" in {place.lstrip('.')}" if place else "")
         parts = [(value[key], kind, f"{place}.{key}") for key, kind in shape.items()]
-    return next(filter(None, (_fault(item, kind, where.lstrip(".")) for item, kind, where in parts)), None)
+    return next(filter(None, (fault(item, kind, where.lstrip(".")) for item, kind, where in parts)), None)

@@ -243,17 +243,10 @@ class PlacedRows:
 
 
 class CaseOrderedRows:
-    """The rows of cases in a table of one iteration, whose rows are in the order in which the cases are asked for, as all tables
-    of an iteration are. A case is named by its sample, method and repeat. Each row group is read once.
-
-    Args:
-        path: the table.
-        columns: the columns to read, beside those that name the case.
-        wide: columns that only some cases need; a row group without such a case is read without them.
-        among: the cases that are asked for at some time, where not all are: rows of others are passed over.
-
-    Raises DataError.
-    """
+    """The rows of cases in a table of one iteration, whose rows are in the order in which the cases are asked for, as all
+    tables of an iteration are. A case is named by its sample, method and repeat. Each row group is read once; of the columns
+    `wide` only those groups that have a case which needs them. Rows of other cases than `among` are passed over. Raises
+    DataError."""
 
     def __init__(
         self, path: Path, columns: Sequence[str], wide: Sequence[str] = (), *, among: Collection[OutputKey] | None = None

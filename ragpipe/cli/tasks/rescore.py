@@ -11,7 +11,7 @@ from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.agreement_report import absent_lines, changed_rows
 from ragpipe.report.console import Console
 from ragpipe.runs.case_sources import RunSource
-from ragpipe.runs.comparison_files import compare_scoring
+from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.spec import RescorePolicy, RunSpec
@@ -61,7 +61,7 @@ def _print_changes(finished: FinishedRun, new: RunFolder, console: Console) -> N
     if old == new:
         console.say(f"nothing differs from {name}: this is the run itself")
         return
-    comparison = compare_scoring(old, new)
+    comparison = compare_runs(old, new, scoring_only=True)
     if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return

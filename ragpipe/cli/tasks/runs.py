@@ -14,7 +14,7 @@ from ragpipe.report.history_page import RunLine, run_list_notes, run_list_table,
 from ragpipe.report.styled_text import plural, wrapped
 from ragpipe.report.terminal import print_table
 from ragpipe.runs.finished_run import task_settings
-from ragpipe.runs.run_list import chosen_name, list_runs, named_folders, refuse_other_formats
+from ragpipe.runs.run_list import chosen_name, list_runs, named_folders
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.run_folder import RUNS
 
@@ -41,10 +41,9 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 def run(settings: RunsSettings, console: Console) -> int:
     """Print one table per name and write its runs.md. A run of another format gets a line that says so.
 
-    Returns 0. Raises DataError where there is no run at all, FormatMismatch where all of them have another format.
+    Returns 0. Raises DataError where there is no run at all.
     """
     folders = named_folders(settings.output_dir, settings.name)
-    refuse_other_formats(folders)
     for folder in folders:
         lines, older = list_runs(folder)
         if any(not line.refused for line in lines):

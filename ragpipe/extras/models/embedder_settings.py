@@ -51,7 +51,6 @@ class ApiEmbedder(JudgeSettings, PrefixedEmbedder):
     seed: ClassVar[None] = None  # type: ignore[misc]
     max_tokens: ClassVar[None] = None  # type: ignore[misc]
     capabilities: ClassVar[None] = None  # type: ignore[misc]
-    run_deadline_s: ClassVar[None] = None  # type: ignore[misc]
     reasoning_effort: ClassVar[None] = None  # type: ignore[misc]
     shuffle_seed: ClassVar[None] = None  # type: ignore[misc]
     output_mode: ClassVar[Literal["plain"]] = "plain"  # type: ignore[misc]

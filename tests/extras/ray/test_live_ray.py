@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragpipe.runs.workers import ASKS_HERE
+from ragpipe.runs.iteration_judging import ASKS_HERE
 from tests.extras.ray.live_runs import Place
 from tests.support.harness import Server, surplus
 

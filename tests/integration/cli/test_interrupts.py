@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 
 import ragpipe
-from ragpipe.core.errors import FolderLocked, Interrupted, WaitAbandoned
-from ragpipe.runs.event_loop import SignalHandlers, run_async
-from ragpipe.store.folder_lock import FolderLock
+from ragpipe.core.errors import Interrupted
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
@@ -97,39 +95,6 @@ def test_a_second_interrupt_gives_up_what_hangs(words: list[str], server: OpenAI
     assert isinstance(found, KeyboardInterrupt)
     assert working() == []
     assert list(tmp_path.rglob(".lock")) == []
-
-
-def test_a_third_interrupt_leaves_the_folder_locked_until_the_work_has_ended(tmp_path: Path) -> None:
-    """Work that cannot be cancelled, as a callable of the user's that blocks: the caller is free, the folder is not."""
-    begun, free = threading.Event(), threading.Event()
-
-    class Deaf:
-        def stop(self, why: Exception) -> None: ...
-        def cancel(self) -> None: ...
-
-    async def work() -> None:
-        with SignalHandlers(Deaf(), lambda text: None):
-            begun.set()
-            await asyncio.to_thread(free.wait)
-
-    def press() -> None:
-        begun.wait()
-        for _ in range(3):
-            time.sleep(0.1)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    async def body() -> None:
-        threading.Thread(target=press, daemon=True).start()
-        with FolderLock(tmp_path):
-            run_async(work())
-
-    with pytest.raises(WaitAbandoned) as found:
-        asyncio.new_event_loop().run_until_complete(body())
-    assert found.value.thread.daemon, "it must not keep the process alive"
-    with pytest.raises(FolderLocked):
-        FolderLock(tmp_path).acquire()
-    free.set()
-    FolderLock(tmp_path).acquire(wait_s=5).release()
 
 
 def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:

@@ -255,37 +255,3 @@ def faithfulness(ran: Ran) -> dict[str, object]:
 def asked_once(b: Bench) -> bool:
     """Whether no question was answered twice."""
     return set(Counter(line["body"] for line in b.server.log if line["status"] == 200).values()) == {1}
-
-
-def test_a_start_ends_at_its_deadline_with_what_it_has(bench: Make) -> None:
-    """120 cases of two questions at 0.2 s, four at once: 12 s. After 6 s nothing more is asked."""
-    b = bench(cases=120)
-    b.server.latency_ms = 200
-    ran = b.run("judge.run_deadline_s=6", "scoring.coverage_floor=0", concurrency=4)
-    assert ran.code == 4, ran.text
-    arrived = [line["arrived"] for line in ran.requests]
-    assert max(arrived) - min(arrived) <= 6.0
-    score = faithfulness(ran)
-    kinds = Counter(row["status"] for row in ran.rows() if row["metric"] == "faithfulness")
-    assert (score["n_ok"], score["n_error"]) == (kinds["ok"], kinds["error"])
-    assert 0 < kinds["ok"] < 120
-    assert kinds["ok"] + kinds["error"] == 120
-    assert score["errors"] == {"run_deadline": kinds["error"]}
-    assert ran.state == "incomplete"
-    assert "judge.run_deadline_s" in ran.text
-    assert {line["status"] for line in ran.requests} == {200}, "what was in flight is waited for"
-    again = b.run(concurrency=4)
-    assert again.code == 0
-    assert len(b.server.log) == 240
-    assert asked_once(b)
-    assert faithfulness(again)["n_ok"] == 120
-
-
-def test_a_later_iteration_of_the_start_has_no_time_of_its_own(bench: Make) -> None:
-    """All calls of one iteration take 9 s at least: two deadlines would show. The first call comes after what has to be imported."""
-    b = bench(cases=60)
-    b.server.latency_ms = 150
-    ran = b.run("judge.run_deadline_s=6", "iterations=2", concurrency=2)
-    assert ran.code == 4
-    arrived = [line["arrived"] for line in ran.requests]
-    assert max(arrived) - min(arrived) <= 6.0

@@ -67,14 +67,12 @@ def test_a_slow_judge_shows_numbers_before_a_case_is_finished(bench: Make) -> No
     lines = [line for line in ran.text.splitlines() if line.startswith("judging")]
     asking = next(line for line in lines if "sent" in line)  # a busy machine shows a line before the first call
     assert asking.startswith("judging 0/4 cases | estimating | 1 sent, 0 answered | 1 in flight")
-    assert any(re.search(r"0/4 cases \| \d+:\d\d left", line) for line in lines), "calls tell before a case does"
     assert re.match(r"judging 4/4 cases \| \d+:\d\d", lines[-1])
     assert "8 sent, 8 answered |" in lines[-1]
     assert len(ran.requests) == 8
     judging = [state for state in seen if state.phase == "judging"]
     early = [state for state in judging if state.cases.done == 0]
     assert any(state.calls.in_flight for state in early)
-    assert any(state.seconds_left for state in early), "the time left, before a case is finished"
     assert [state.calls.sent for state in judging] == sorted(state.calls.sent for state in judging)
     assert all(state.calls.sent <= b.server.arrivals for state in seen)
     assert seen[-1].phase == "done"

@@ -48,7 +48,9 @@ def flip(path: Path) -> None:
     ("table", "damage"),
     [("outputs", cut), ("samples", cut), ("samples", Path.unlink), ("outputs", Path.unlink), ("samples", flip), ("outputs", flip)],
 )
-def test_frozen_cases_are_frozen_anew(bench: Make, table: str, damage: Callable[[Path], None]) -> None:
+def test_damaged_frozen_cases_are_refused_and_made_again_as_the_message_says(
+    bench: Make, table: str, damage: Callable[[Path], None]
+) -> None:
     b = bench(cases=CASES)
     stopped(b)
     answered = {line["body"] for line in b.server.log if line["status"] == 200}
@@ -56,14 +58,16 @@ def test_frozen_cases_are_frozen_anew(bench: Make, table: str, damage: Callable[
     whole = path.read_bytes()
     damage(path)
     before = len(b.server.log)
-    text = b.run().text
-    assert "the frozen cases were damaged" in text
-    assert f"{table}.parquet" in text
-    assert path.read_bytes() == whole
-    assert not answered & {line["body"] for line in b.server.log[before:]}
+    refused = _start(b, b.args())
+    assert refused.code == 2
+    assert "the frozen cases of a run are damaged" in refused.text
+    assert f"{table}.parquet" in refused.text
+    assert len(b.server.log) == before
+    (path.parent / "manifest.json").unlink()  # as the message says
     ran = b.run()
     assert ran.code == 0
-    assert "damaged" not in ran.text
+    assert path.read_bytes() == whole
+    assert not answered & {line["body"] for line in b.server.log[before:]}
     assert [row["status"] for row in ran.rows()] == ["ok"] * CASES
 
 

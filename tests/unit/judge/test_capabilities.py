@@ -179,8 +179,8 @@ WRONG = [
     ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
     ({"rpd": 100}, "rpd", "Extra inputs"),
     ({"tpm": 0.0}, "tpm", "greater than 0"),
-    ({"run_deadline_s": 0.0}, "run_deadline_s", "greater than 0"),
-    ({"run_deadline_s": float("inf")}, "run_deadline_s", "finite number"),
+    ({"timeout_s": 0.0}, "timeout_s", "greater than 0"),
+    ({"timeout_s": float("inf")}, "timeout_s", "less than or equal"),
 ]
 
 

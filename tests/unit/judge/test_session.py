@@ -6,12 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from ragpipe.core.errors import Interrupted, JudgeError
+from ragpipe.core.errors import Interrupted
 from ragpipe.judge.live_transport import LiveTransport
 from ragpipe.judge.session import JudgeSession
 from ragpipe.store.call_store import CallStore
 from tests.support.asking import question, settings
-from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -78,23 +77,6 @@ async def test_what_a_run_gives_up_is_an_interruption_for_whoever_waits(serve, t
         session.cancel()
         with pytest.raises(Interrupted):
             await waiting
-
-
-async def test_the_deadline_ends_a_question_that_another_process_is_asking(serve, tmp_path):
-    server = serve()
-    over = JudgeError("run_deadline", "no time is left")
-    with CallStore(tmp_path / "calls.sqlite", run_id="other") as other:
-        assert await other.get_or_claim(question("held").key) is None
-        async with opened(server, tmp_path) as session:
-            await patiently(session, "stored")
-            waiting = asyncio.create_task(patiently(session, "held"))
-            await asyncio.sleep(0.1)
-            session.end_asking(over)
-            for unanswered in (waiting, patiently(session, "held"), patiently(session, "new")):
-                with pytest.raises(JudgeError, match="no time is left"):
-                    await asyncio.wait_for(unanswered, HANGS_AFTER_S)
-            assert await patiently(session, "stored") == "ok"
-    assert server.tries == 1
 
 
 async def test_a_failure_is_asked_again_once_a_start_by_all_its_processes(serve, tmp_path):

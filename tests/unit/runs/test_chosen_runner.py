@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 import pytest
 
 from ragpipe.cli.command_line import compose
+from ragpipe.runs.iteration_judging import here_line, stays_here
 from ragpipe.runs.settings import AnyRunner
-from ragpipe.runs.workers import here_line, stays_here
 
 pytestmark = pytest.mark.slow  # a composition per row
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.score import ScoreSpec
-from ragpipe.report import page_file, run_page
+from ragpipe.report import run_page
 from ragpipe.report.console import Console
 from ragpipe.report.model import Report
 from ragpipe.report.settings import ReportSettings
@@ -112,19 +112,6 @@ def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> 
     noted["written"]["../outside"] = noted["written"]["report.md"]
     run.reports_made.write_text(json.dumps(noted))
     assert "../outside" not in reports(run)[1]
-
-
-def test_a_page_whose_side_file_is_gone_is_made_again(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = ReportSettings(formats=["html"])
-    monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 0)
-    _, first = reports(run, settings)
-    beside = [name for name in first if name.startswith("report.data/")]
-    assert beside
-    assert reports(run, settings)[1] == first
-    assert len(pages_made) == 1
-    (run.root / beside[0]).unlink()
-    assert reports(run, settings)[1] == first
-    assert len(pages_made) == 2
 
 
 def test_a_plugin_that_changed_makes_other_reports(

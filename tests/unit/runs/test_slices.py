@@ -143,18 +143,6 @@ def test_a_bug_of_a_metric_stops_the_run_and_its_workers(tmp_path: Path, small_b
         measured(tmp_path / "run", answers, METRICS["both"], 3, on_error="stop")
 
 
-def test_a_start_after_a_stop_measures_only_the_blocks_that_are_not_written(tmp_path: Path, small_blocks: None) -> None:
-    answers = ["word " * (i % 7) for i in range(21)]
-    whole, *_ = measured(tmp_path / "whole", answers, METRICS["both"], None)
-    bad = [*answers[:20], "a bad one"]
-    with pytest.raises(RagpipeError, match="boom"):
-        measured(tmp_path / "run", bad, METRICS["both"], 4, on_error="stop")
-    again, stage, seen = measured(tmp_path / "run", answers, METRICS["both"], 4)
-    assert again == whole
-    assert {part.block for part in seen} == {2}
-    assert stage.state.resumed >= 16
-
-
 @pytest.mark.parametrize("kind", METRICS)
 @pytest.mark.parametrize("largest", [None, 3, 8])
 def test_lines_of_an_earlier_start_are_not_written_again(tmp_path: Path, small_blocks: None, kind: str, largest: int | None) -> None:
@@ -226,11 +214,6 @@ def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) 
 def test_letters_count_by_their_bytes() -> None:
     """A text of three bytes a letter fills a block in a third of the letters."""
     assert text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
-
-
-def test_small_cases_are_a_thousand(tmp_path: Path) -> None:
-    _, outputs = frozen(tmp_path, [record(i, "a") for i in range(2500)])
-    assert groups(outputs) == [1000, 1000, 500]
 
 
 def test_every_case_finds_its_sample_in_whichever_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

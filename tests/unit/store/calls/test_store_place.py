@@ -12,7 +12,7 @@ import pytest
 from ragpipe.core import registry
 from ragpipe.core.call import Call, Payment
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError, FormatMismatch, JudgeError, OutputError, Problem
+from ragpipe.core.errors import DataError, FormatMismatch, OutputError, Problem
 from ragpipe.core.settings import NoOrigins, validated
 from ragpipe.core.version import FORMAT
 from ragpipe.runs.settings import StoreSettings
@@ -95,45 +95,6 @@ def test_what_cannot_be_stored_is_told_of_once(tmp_path, monkeypatch, caplog, pa
     (kept,) = tmp_path.glob("ragpipe-replies-*.jsonl")
     command = f"task=store action=import from={kept}"
     assert caplog.messages == [f"what was paid for and could not be stored is kept in {kept}: `{command}` takes it in"]
-
-
-HELD, STORED, MINE = sha256("held"), sha256("stored"), sha256("mine")
-OVER = JudgeError("run_deadline", "no time is left")
-
-
-async def test_at_the_deadline_no_other_process_is_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    with CallStore(path, run_id="other") as other, CallStore(path, run_id="mine") as mine:
-        assert await other.get_or_claim(HELD) is None
-        await other.put(call(STORED))
-        waits = asyncio.create_task(mine.get_or_claim(HELD))
-        await asyncio.sleep(0.1)
-        assert not waits.done()
-        mine.end_waiting(OVER)
-        for wait in (waits, mine.get_or_claim(HELD)):  # one that waits already, and a later one
-            with pytest.raises(JudgeError, match="no time is left") as raised:
-                await asyncio.wait_for(wait, 10)
-            assert raised.value.kind == "run_deadline"
-        assert (await mine.get_or_claim(STORED)).text == "a reply"
-        await other.put(call(HELD))
-        assert (await mine.get_or_claim(HELD)).text == "a reply"
-
-
-async def test_at_the_deadline_a_call_in_flight_of_the_same_store_is_waited_for_until_a_stop(tmp_path: Path) -> None:
-    with CallStore(tmp_path / "calls.sqlite", run_id="mine") as store:
-        assert await store.get_or_claim(MINE) is None
-        assert await store.get_or_claim(HELD) is None
-        before = asyncio.create_task(store.get_or_claim(MINE))
-        await asyncio.sleep(0.1)
-        store.end_waiting(OVER)
-        after, stopped = (asyncio.create_task(store.get_or_claim(key)) for key in (MINE, HELD))
-        await asyncio.sleep(0.1)
-        assert not any(wait.done() for wait in (before, after, stopped))
-        await store.put(call(MINE))
-        assert [(await wait).text for wait in (before, after)] == ["a reply"] * 2
-        store.abort(JudgeError("timeout", "the run was stopped"))
-        with pytest.raises(JudgeError, match="was stopped"):
-            await asyncio.wait_for(stopped, 10)
 
 
 DAY = "2026-11-22"
