@@ -60,7 +60,7 @@ class Evaluation:
         self._lock = FolderLock(spec.folder.root)
         self._scoring = RunScoring(spec, policy)
         self._providers = ProviderRegistry()  # calls against `judge.max_calls`, and what was learnt of the judge
-        self._began_at = time.time()
+        self._began, self._began_at = time.monotonic(), time.time()
         self._scored: list[int] = []  # the iterations that this start judged or scored
         self._used_up: BudgetUsedUp | None = None  # why no iteration was judged after the last one
         self.calls = 0

@@ -36,12 +36,6 @@ class ExplainSettings(Settings):
     a question that several answered is shown as a table of all of them; `repeat` chooses the output where the method gave
     several. `messages` prints the prompts as they were sent, and the replies."""
 
-    method: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Method whose output is meant. null: all of them."
-    )
-    metric: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Name of a metric, of one of its scores or of a composite. null: all."
-    )
     case: str = Field(min_length=1, description="Id of the sample.")
     method: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="Method whose output is meant. null: all of them."

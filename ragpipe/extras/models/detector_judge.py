@@ -81,7 +81,8 @@ class DetectorJudge:
             return cast(A, found)
         if self._read is None:
             raise JudgeError("missing_reply", "the detector is not asked here")
-        asked = [(claim.question, claim.text, *claim.passages) for claim in found]
+        whole = self.settings.family == "lettucedetect"  # the text as it stands with its question, else the claim alone
+        asked = [((c.question, c.text) if whole else (_unmarked(c.claim),)) + c.passages for c in found]
         different = list(dict.fromkeys(asked))
         readings = dict(zip(different, await asyncio.gather(*map(self._read, different)), strict=True))
         if long := [reading.too_long for reading in readings.values() if reading.too_long]:
@@ -105,28 +106,45 @@ class DetectorJudge:
         """The one list of the answer, each item with what its type has of a verdict."""
         ((name, field),) = answer.model_fields.items()
         (item,) = get_args(field.annotation)
+        by_family = _by_spans if self.settings.family == "lettucedetect" else _by_pairs
         items = []
         for index, (claim, reading) in enumerate(zip(claims, readings, strict=True), 1):
-            is_supported, evidence, reason = _verdict(claim, reading, self.settings.threshold)
-            known = {"index": index, "claim": claim.claim, "reason": reason, "evidence": evidence}
-            known |= {"verdict": "supported" if is_supported else "not_supported"}
-            known |= dict.fromkeys(("supported", "accurate"), is_supported)
+            verdict, evidence, reason = by_family(claim, reading, self.settings.threshold)
+            known = {"index": index, "claim": claim.claim, "reason": reason, "verdict": verdict, "evidence": evidence}
+            known |= dict.fromkeys(("supported", "accurate"), verdict == "supported")
             known |= {"evidence": [evidence] if evidence else []} if "verdict" in item.model_fields else {}
             items.append({key: known[key] for key in item.model_fields})
         return answer.model_validate({name: items})
 
 
-def _verdict(claim: Claim, reading: Reading, threshold: float) -> tuple[bool, str, str]:
-    """Whether a claim is supported: no unsupported token touches a letter or digit of it; the part of a passage that says so, or '', and the
-    numbers. The model does not tell which passage supports it: the evidence is the passage that is nearest by words."""
+def _by_spans(claim: Claim, reading: Reading, threshold: float) -> tuple[str, str, str]:
+    """The verdict, the part of a passage that says so, or '', and the numbers. Supported where no unsupported token touches a letter or
+    digit of the claim; the model does not tell which passage supports it: the evidence is the one that is nearest by words."""
     inside = [token for token in reading.tokens if token.start < claim.end and token.end > claim.start]
     worded = [token for token in inside if any(c.isalnum() for c in claim.text[token.start : token.end])]
     highest = max((token.unsupported for token in worded), default=0.0)
     if against := [token for token in worded if 1 - token.unsupported < threshold]:
         words = ", ".join(repr(claim.text[token.start : token.end].strip()) for token in against[:5])
-        return False, "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
+        return "not_supported", "", f"unsupported: {words}{', ...' if against[5:] else ''} ({highest:.3f})"
     evidence = extract_features(claim.claim, index_sources(claim.passages)).evidence
-    return True, evidence, f"no unsupported span (highest {highest:.3f})"
+    return "supported", evidence, f"no unsupported span (highest {highest:.3f})"
+
+
+def _by_pairs(claim: Claim, reading: Reading, threshold: float) -> tuple[str, str, str]:
+    """The same of a model of claims: supported from the threshold on in one passage; contradicted where only that probability reaches it."""
+    support, contradiction = max(reading.support, default=0.0), max(reading.contradiction, default=0.0)
+    reason = f"support {support:.3f} of {threshold:g} needed"
+    reason += f", contradiction {contradiction:.3f}" if reading.contradiction else ""
+    if max(support, contradiction) < threshold:
+        return "not_supported", "", reason
+    verdict, shares = ("supported", reading.support) if support >= threshold else ("contradicted", reading.contradiction)
+    passage = claim.passages[best := shares.index(max(shares))]
+    evidence = extract_features(claim.claim, index_sources((passage,))).evidence or passage.strip()
+    return verdict, evidence, f"{reason}; passage {best + 1} of {len(claim.passages)}"
+
+
+def _unmarked(text: str) -> str:
+    return " ".join(without_marks(text).split()) or text
 
 
 def _text(roles: Roles) -> str:
@@ -159,10 +177,7 @@ def _listed(roles: Roles) -> list[Claim]:
 def _cited(roles: Roles) -> list[Claim]:
     """Each cited text of the answer, as one claim, with the one source that it cites."""
     sources = source_texts(roles)
-    plain = [
-        (" ".join(without_marks(str(one["text"])).split()) or str(one["text"]), one["source"]) for one in roles["citations"]
-    ]
-    cited = [(text, sources[int(number) - 1]) for text, number in plain]
+    cited = [(_unmarked(str(one["text"])), sources[int(one["source"]) - 1]) for one in roles["citations"]]
     return [Claim(text, text, 0, len(text), "", (source,)) for text, source in cited]
 
 

@@ -13,8 +13,7 @@ from ragpipe.extras.models.detector_settings import LANGUAGE, DetectorSettings
 from ragpipe.judge.answer_type import Answer, Integer, Share
 
 Texts = tuple[str, ...]
-"""What is read: the question (may be empty), the answer and the passages."""
-_LIMIT = 4096  # tokens at once, as the authors set it
+"""What is read: the question (may be empty), the answer and the passages, or a claim and the passages."""
 _SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _DIGITS = 6
 
@@ -28,8 +27,11 @@ class TokenReading(Answer):
 
 
 class Reading(Answer):
-    """What a model found, without a verdict: another threshold needs no new one. The tokens of the answer, or what did not fit."""
+    """What a model found, without a verdict: another threshold needs no new one. Of a claim the probabilities that each passage supports and
+    contradicts it (none where the model does not tell); of an answer its tokens; or what did not fit."""
 
+    support: list[Share] = Field(default_factory=list)
+    contradiction: list[Share] = Field(default_factory=list)
     tokens: list[TokenReading] = Field(default_factory=list)
     too_long: str | None = None
 
@@ -52,46 +54,51 @@ def reading_texts(settings: DetectorSettings) -> Callable[[Sequence[Texts]], lis
             raise
         except Exception as error:  # the packages raise what they like
             found = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            fix = "another model, or the processor (CUDA_VISIBLE_DEVICES=)"
-            problem = Problem(str(settings.folder), "model", found, "a model of LettuceDetect", fix)
+            fix = "judge.family of that model, another model, or the processor (CUDA_VISIBLE_DEVICES=)"
+            problem = Problem(str(settings.folder), "model", found, f"a model of the family {settings.family}", fix)
             raise DataError("a detector's model cannot be used", [problem]) from error
 
     return compute
 
 
 def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
-    """What reads one `Texts`, its model loaded. Raises DataError where something is missing, and what the packages raise.
-
-    All passages are read at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so.
-    """
+    """What reads one `Texts`, its model loaded. Raises DataError where something is missing, and what the packages raise."""
     if (missing := settings.missing()) is not None:
         raise DataError("the detector's files are not those of the run", [Problem("the configuration", *missing)])
     import transformers
-    from lettucedetect.detectors.prompt_utils import PromptUtils
-    from lettucedetect.models.inference import HallucinationDetector
 
     transformers.logging.set_verbosity_error()  # what matters is raised
     transformers.logging.disable_progress_bar()
+    head, most, open_family = _FAMILIES[settings.family]
     heads = str(transformers.PretrainedConfig.get_config_dict(str(settings.folder))[0].get("architectures"))
-    if "ForTokenClassification" not in heads:
+    if head not in heads:
         raise ValueError(f"architectures: {heads}")  # a missing head would be filled at random, with a warning
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(settings.folder), **_SAFE)
-    limit = min(_LIMIT, tokenizer.model_max_length)
-    own = {"model_path": str(settings.folder), "max_length": limit, "lang": LANGUAGE}
-    detector = HallucinationDetector(method="transformer", **own, **_SAFE)
+    read = open_family(str(settings.folder), tokenizer, min(most, tokenizer.model_max_length))
 
-    def read(*texts: str) -> Reading:
+    def read_plain(*texts: str) -> Reading:
         for token in tokenizer.all_special_tokens:  # one that a text spells out is text, character for character
             texts = tuple(text.replace(token, "‹" + token[1:]) for text in texts)
-        question, answer, *passages = texts
+        try:
+            return read(*texts)
+        except TooLong:
+            return Reading(too_long="question and answer, or the claim, leave no room for a passage")
 
+    return read_plain
+
+
+def _lettucedetect(folder: str, tokenizer: Any, limit: int) -> Callable[..., Reading]:
+    """All passages at once. Where they do not fit, in parts: a token is unsupported only as far as every part says so."""
+    from lettucedetect.detectors.prompt_utils import PromptUtils
+    from lettucedetect.models.inference import HallucinationDetector
+
+    detector = HallucinationDetector(method="transformer", model_path=folder, max_length=limit, lang=LANGUAGE, **_SAFE)
+
+    def read(question: str, answer: str, *passages: str) -> Reading:
         def prompt(part: Sequence[str]) -> str:
             return str(PromptUtils.format_context(list(part), question or None, LANGUAGE))
 
-        try:
-            parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
-        except TooLong:
-            return Reading(too_long="question and answer leave no room for a passage")
+        parts = _parts(passages, lambda part: len(tokenizer(prompt(part), answer)["input_ids"]) <= limit)
         found = [detector.predict_prompt(prompt(part), answer, output_format="tokens") for part in parts]
         least = [round(min(each["prob"] for each in same), _DIGITS) for same in zip(*found, strict=True)]
         places = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
@@ -99,6 +106,38 @@ def open_reader(settings: DetectorSettings) -> Callable[..., Reading]:
         return Reading(tokens=[TokenReading(start=start, end=end, unsupported=share) for (start, end), share in each])
 
     return read
+
+
+def _nli(folder: str, tokenizer: Any, limit: int) -> Callable[..., Reading]:
+    """A cross-encoder, by the labels that its config.json names: a claim against each passage that has a word. Of a passage in parts those
+    count that support, and contradict, most."""
+    import transformers
+
+    model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_SAFE)
+    classify: Any = transformers.pipeline("text-classification", model, tokenizer=tokenizer)
+    labels = [str(label) for label in model.config.id2label.values()]
+    of_use = [[name for name in labels if name.casefold().startswith(start)] for start in ("entail", "contradict")]
+    if len(of_use[0]) != 1:
+        raise ValueError(f"the labels {', '.join(labels)}: none, or more than one, is entailment")
+
+    def shares(claim: str, passage: str) -> list[float]:
+        """Of entailment and, where the model has that label, of contradiction."""
+        if not any(c.isalnum() for c in passage):
+            return [0.0 for names in of_use if names]
+        parts = _parts([passage], lambda part: len(tokenizer(part[0], claim)["input_ids"]) <= limit)
+        rows = classify([{"text": part, "text_pair": claim} for (part,) in parts], top_k=None, function_to_apply="softmax")
+        found = [{one["label"]: one["score"] for one in row} for row in rows]
+        return [round(max(row[names[0]] for row in found), _DIGITS) for names in of_use if names]
+
+    def read(claim: str, *passages: str) -> Reading:
+        found = [shares(claim, passage) for passage in passages]
+        return Reading(support=[one[0] for one in found], contradiction=[share for one in found for share in one[1:]])
+
+    return read
+
+
+_FAMILIES = {"lettucedetect": ("ForTokenClassification", 4096, _lettucedetect), "nli": ("ForSequenceClassification", 512, _nli)}
+"""By family: the head that its models have, the tokens at once as the authors set them, and what opens a reader."""
 
 
 def _parts(passages: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:

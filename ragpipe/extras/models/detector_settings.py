@@ -14,15 +14,15 @@ from ragpipe.core.settings import NotInIdentity, Sha256
 from ragpipe.extras.models import INSTALL
 from ragpipe.judge.question import AnyJudge, MissingPart
 
-MODEL = "KRLabsOrg/lettucedect-base-modernbert-en-v1"
-"""The published model that reads where none is named."""
+MODELS = {"lettucedetect": "KRLabsOrg/lettucedect-base-modernbert-en-v1"}
+"""The published model that a family reads with where none is named."""
 LANGUAGE = "en"
 """Of lettucedetect's template around the passages."""
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 class DetectorSettings(AnyJudge):
-    """A trained grounding verifier, computed here by the package lettucedetect (extra `models`). No code of a model runs.
+    """A trained grounding verifier, computed here by lettucedetect or transformers (extra `models`). No code of a model runs.
 
     Its files are those of a published `model` in the cache of the Hugging Face tools, or those of the folder `path`. Their hash is read
     once and recorded: it is the judge's identity, together with the model's name, and a finished run needs the files no more.
@@ -37,9 +37,12 @@ class DetectorSettings(AnyJudge):
     kind: Annotated[Literal["detector"], NotInIdentity] = Field(
         default="detector", description="A trained grounding verifier that is computed on this machine."
     )
+    family: Literal["lettucedetect", "nli"] = Field(
+        default="lettucedetect",
+        description="lettucedetect marks unsupported words of an answer; nli finds entailment, claim by claim.",
+    )
     model: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]{0,95}/[A-Za-z0-9][\w.\-]{0,95}$")] | None = Field(
-        default=None,
-        description="Published model, as owner/name, whose files are in the cache. null: that of LettuceDetect, or `path`.",
+        default=None, description="Published model, as owner/name, in the cache. null: that of the family, or `path`."
     )
     path: Annotated[Annotated[str, Field(min_length=1)] | None, NotInIdentity] = Field(
         default=None, description="Folder with config.json, model.safetensors and tokenizer.json. null: the cache, by `model`."
@@ -48,24 +51,24 @@ class DetectorSettings(AnyJudge):
         default=None, description="SHA-256 over the hashes of the model's files. null: read from the files and recorded."
     )
     threshold: float = Field(
-        default=0.5,
-        gt=0,
-        lt=1,
-        allow_inf_nan=False,
-        description="Probability of support, between 0 and 1, that each word of a claim needs. Higher is stricter.",
+        default=0.5, gt=0, lt=1, allow_inf_nan=False, description="Probability of support that a claim, or each word, needs."
     )
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.path is not None and self.model is not None:
             raise ValueError("`path` is a folder of your own: leave `model` out, or take `path` away")
+        if self.path is None and self.published is None:
+            raise ValueError(
+                f"judge.family={self.family} needs a model: name one with judge.model=owner/name, or a folder with judge.path"
+            )
         object.__setattr__(self, "files", self.files or self._hash())
         return self
 
     @property
     def published(self) -> str | None:
         """The published model's name, None for a folder."""
-        return None if self.path is not None else self.model or MODEL
+        return None if self.path is not None else self.model or MODELS.get(self.family)
 
     @property
     def folder(self) -> Path | None:
@@ -79,8 +82,8 @@ class DetectorSettings(AnyJudge):
 
     @property
     def label(self) -> str:
-        """Short printable name: the model, or `detector` for a folder's, with the first digits of the files' hash."""
-        return f"{self.published or self.kind}@{(self.files or '')[:8]}"
+        """Short printable name: the model, or the family of a folder's, with the first digits of the files' hash."""
+        return f"{self.published or self.family}@{(self.files or '')[:8]}"
 
     @property
     def title(self) -> str:
@@ -108,8 +111,8 @@ class DetectorSettings(AnyJudge):
         return {"rules": self.rules, **self.identity(), "model": self.published}
 
     def identity_of_reading(self) -> dict[str, Any]:
-        """What the model's numbers depend on besides the texts: its files, neither their name nor the threshold."""
-        return {"rules": self.rules, "files": self.files, "language": LANGUAGE}
+        """What the model's numbers depend on besides the texts: files and form, neither their name nor the threshold."""
+        return {"rules": self.rules, "family": self.family, "files": self.files, "language": LANGUAGE}
 
     def _hash(self) -> str | None:
         """One hash of all files; None where one is missing."""

@@ -1,5 +1,6 @@
 """transformers and lettucedetect replaced by one rule over words, so that runs with a detector need no network of a model: a word of the
-answer is unsupported where the prompt does not have it (probability .881)."""
+answer is unsupported where the prompt does not have it (probability .881), a claim is supported where a passage has nine tenths of its
+words."""
 
 import json
 import math
@@ -15,12 +16,13 @@ import pytest
 from ragpipe.extras.models import detector_settings
 
 _WORD = re.compile(r"\w+|[^\w\s]")
+ARCHITECTURES = {"lettucedetect": "ModernBertForTokenClassification", "nli": "BertForSequenceClassification"}
 
 
-def write_files(folder: Path) -> Path:
+def write_files(folder: Path, family: str = "lettucedetect") -> Path:
     """A folder with the three files of a model; its weights are no weights: what hashes and looks needs no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"architectures": ["ModernBertForTokenClassification"]}), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps({"architectures": [ARCHITECTURES[family]]}), encoding="utf-8")
     (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
     (folder / "model.safetensors").write_bytes(b"weights of " + folder.name.encode())
     return folder
@@ -37,6 +39,7 @@ class Packages:
         self.limit = limit
         self.asked: list[tuple[str, str]] = []
         self.loaded: list[str] = []
+        self.labels = {0: "contradiction", 1: "Entailment"}
 
     def tokenizer(self, folder: str, **options: Any) -> Any:
         assert options == {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
@@ -60,6 +63,25 @@ class Packages:
 
         return SimpleNamespace(predict_prompt=predict_prompt)
 
+    def classifier(self, folder: str, **options: Any) -> Any:
+        assert options == {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+        self.loaded.append(folder)
+        return SimpleNamespace(config=SimpleNamespace(id2label=self.labels))
+
+    def pipeline(self, task: str, model: Any, **_: Any) -> Any:
+        assert task == "text-classification"
+
+        def classify(inputs: list[dict[str, str]], **_: Any) -> list[list[dict[str, Any]]]:
+            rows = []
+            for one in inputs:
+                self.asked.append((one["text"], one["text_pair"]))
+                words, known = _WORD.findall(one["text_pair"]), set(_WORD.findall(one["text"]))
+                support = share(40 * sum(word in known for word in words) / max(1, len(words)) - 36)
+                rows.append([{"label": self.labels[1], "score": support}, {"label": self.labels[0], "score": 1 - support}])
+            return rows
+
+        return classify
+
 
 def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
     """Put the fakes where the packages would be imported from. `limit`: tokens that the models read at once."""
@@ -71,8 +93,10 @@ def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
     prompts = SimpleNamespace(format_context=lambda context, question, lang: " ".join([question or "", *context]))
     vars(modules["lettucedetect.detectors.prompt_utils"])["PromptUtils"] = prompts
     vars(modules["transformers"]).update(
+        pipeline=packages.pipeline,
         logging=SimpleNamespace(set_verbosity_error=lambda: None, disable_progress_bar=lambda: None),
         AutoTokenizer=SimpleNamespace(from_pretrained=packages.tokenizer),
+        AutoModelForSequenceClassification=SimpleNamespace(from_pretrained=packages.classifier),
         PretrainedConfig=SimpleNamespace(
             get_config_dict=lambda folder: (json.loads((Path(folder) / "config.json").read_text(encoding="utf-8")), {})
         ),

@@ -66,8 +66,8 @@ def test_verdicts_by_hand(here, models, capsys):
     code = main(words())
     assert code == 4  # one of four answers does not fit into the model
     shown = "".join(capsys.readouterr())
-    assert "groundedness: the detector detector@" in " ".join(shown.split())
-    assert "checks by the detector detector@" in " ".join(shown.split())
+    assert "groundedness: the detector lettucedetect@" in " ".join(shown.split())
+    assert "checks by the detector lettucedetect@" in " ".join(shown.split())
     found = scores(latest(here))
     assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)
     assert found["good", "context_recall"]["value"] == 50.0  # of the reference's two statements the contexts have one

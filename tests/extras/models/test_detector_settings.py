@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ragpipe.core.digest import sha256
 from ragpipe.extras.models import INSTALL, detector_settings
-from ragpipe.extras.models.detector_settings import MODEL, DetectorSettings
+from ragpipe.extras.models.detector_settings import MODELS, DetectorSettings
 from tests.extras.models.fake_packages import write_files
 from tests.support.pages import ROOT
 
@@ -41,11 +41,11 @@ def digest(*paths):
 
 
 def test_the_hash_is_read_from_the_cache_and_recorded(cache, with_packages):
-    folder = write_files(published(cache, MODEL, COMMIT))
+    folder = write_files(published(cache, MODELS["lettucedetect"], COMMIT))
     settings = DetectorSettings()
     assert settings.missing() is None
     assert settings.files == digest(*(folder / name for name in ("config.json", "model.safetensors", "tokenizer.json")))
-    assert settings.label == f"{MODEL}@{settings.files[:8]}"
+    assert settings.label == f"{MODELS['lettucedetect']}@{settings.files[:8]}"
     (cache / "models--KRLabsOrg--lettucedect-base-modernbert-en-v1" / "refs" / "main").write_text(OTHER)
     recorded = DetectorSettings.model_validate_json(settings.model_dump_json())
     assert recorded == settings  # a recorded section stays what it is
@@ -55,24 +55,24 @@ def test_other_files_are_another_judge_and_a_moved_folder_is_not(tmp_path):
     one, same, other = (write_files(tmp_path / place / name) for place, name in (("x", "a"), ("y", "a"), ("x", "b")))
     identities = [DetectorSettings(path=str(folder)).identity_of_judge() for folder in (one, same, other)]
     assert identities[0] == identities[1] != identities[2]
-    assert identities[0].keys() == {"rules", "model", "files", "threshold"}
+    assert identities[0].keys() == {"rules", "family", "model", "files", "threshold"}
 
 
 def test_what_is_not_in_the_cache_is_said_with_the_command_that_brings_it(cache, with_packages):
     missing = DetectorSettings().missing()
     assert missing.key == "judge.model"
-    assert missing.found == f"{MODEL} is not in the cache"
-    assert missing.fix == f"hf download {MODEL}"
+    assert missing.found == f"{MODELS['lettucedetect']} is not in the cache"
+    assert missing.fix == f"hf download {MODELS['lettucedetect']}"
 
 
 def test_a_model_without_a_tokenizer_or_with_pickled_weights_alone(cache, with_packages):
-    folder = write_files(published(cache, "a/b", COMMIT))
+    folder = write_files(published(cache, "a/b", COMMIT), "nli")
     (folder / "tokenizer.json").unlink()
-    missing = DetectorSettings(model="a/b").missing()
+    missing = DetectorSettings(family="nli", model="a/b").missing()
     assert missing.found == f"{folder} without tokenizer.json"
     assert "save_pretrained" in missing.fix
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    own = DetectorSettings(path=str(folder)).missing()
+    own = DetectorSettings(family="nli", path=str(folder)).missing()
     assert own.found == f"{folder} without model.safetensors"
 
 
@@ -91,10 +91,12 @@ def test_the_command_installs_the_packages_of_the_extra():
 
 
 @pytest.mark.parametrize(("section", "message"), [
+    ({"family": "nli"}, "name one with judge.model=owner/name"),
     ({"path": "x", "model": "a/b"}, "leave `model` out"),
     ({"model": "../../etc"}, "should match pattern"),
     ({"model": "just-a-name"}, "should match pattern"),
     ({"threshold": 1}, "less than 1"),
+    ({"family": "bert"}, "lettucedetect"),
     ({"path": 3}, "valid string"),
 ])  # fmt: skip
 def test_wrong_sections(section, message):

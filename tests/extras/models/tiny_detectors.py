@@ -1,6 +1,7 @@
 """Tokenizers and models of detectors that are small enough to be made in a test, in the files that published models have."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,24 @@ def widen(model: Any) -> None:
         for weight in model.parameters():
             if weight.ndim == 2:
                 weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
+
+
+def write_nli(folder: Path, *, kind: str, labels: Sequence[str], seed: int = 0) -> Path:
+    """A random cross-encoder: `bert` (with segments), `roberta` (its places begin behind the padding) or `deberta-v2`."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    path = write_tokenizer(folder)
+    if kind != "bert":  # the others have no segments
+        path.write_text(path.read_text(encoding="utf-8").replace('"token_type_ids", ', ""), encoding="utf-8")
+    torch.manual_seed(seed)
+    names = dict(enumerate(labels))
+    config = AutoConfig.for_model(
+        kind, vocab_size=200, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0,
+        max_position_embeddings=128, type_vocab_size=2 if kind == "bert" else 0 if kind == "deberta-v2" else 1,
+        id2label=names, label2id={name: number for number, name in names.items()},
+    )  # fmt: skip
+    model = AutoModelForSequenceClassification.from_config(config)
+    widen(model)
+    model.save_pretrained(folder)
+    return folder

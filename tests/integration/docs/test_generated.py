@@ -47,6 +47,7 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
         "outputs.journal.jsonl",
         ".system-budget.jsonl",
         "index.json",
+        "index.parquet",
         "baseline.parquet",
         "calibration.json",
     }  # of a live system and its budget, an index manifest, a gate
