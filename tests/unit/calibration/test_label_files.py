@@ -37,12 +37,6 @@ def a_draw(**changes: object) -> Draw:
     return Draw.model_validate(fields | changes)
 
 
-def test_a_draw_is_read_back(tmp_path: Path) -> None:
-    draw = a_draw()
-    write_draw(tmp_path, draw)
-    assert read_draw(tmp_path) == draw
-
-
 def test_labels_are_read_back_with_exactly_the_columns(tmp_path: Path) -> None:
     rows = [LABEL, LABEL | {"annotator": "bob", "label": None, "grade": None, "note": "unclear"}]
     write_rows(tmp_path / LABELS, table_of(rows, LABEL_COLUMNS))

@@ -73,59 +73,8 @@ def check_ordinal(labels: Floats, scores: Floats, questions: Floats, scale: tupl
     assert (sum(map(sum, table.counts)), len(labels)) == (figures["n"], figures["n"])
 
 
-# ---- MT-RAG: two or three annotators of an answer, recorded judges, nearly all grades 4
-
-MTRAG = "mtrag_human/mtrag_human_evaluations.json"
-
-
-def marks(row: dict[str, Any], quality: str) -> list[float]:
-    return [float(mark["value"]) for mark in row["annotations"][quality].values()]
-
-
-def mtrag_rows(folder: Path, *, generated: bool = False) -> tuple[list[dict[str, Any]], Floats]:
-    """The evaluations (`generated`: without the answers that people wrote) and the number of each one's task."""
-    rows = [row for row in content(folder / MTRAG)["evaluations"] if not (generated and row["model_id"] == "reference")]
-    return rows, np.unique([row["task_id"] for row in rows], return_inverse=True)[1]
-
-
 def recorded(row: dict[str, Any], judge: str) -> float:
     return float(next(iter(row["annotations"][judge].values()))["value"])
-
-
-@pytest.mark.thorough(tried=5)
-@pytest.mark.parametrize("judge", ["rl_f", "rb_llm", "rb_agg", "Bert-KPrec", "RougeL"])
-@pytest.mark.parametrize("group", ["all", pytest.param("_generated", marks=pytest.mark.slow)])
-def test_recorded_judges_of_mtrag(real_data: Path, group: str, judge: str) -> None:
-    """People's 1 to 4 and the judges' -1 to 1 are both on -1 to 4: a difference is large, and the same as there."""
-    rows, questions = mtrag_rows(real_data, generated=group == "_generated")
-    scores = np.array([recorded(row, judge) for row in rows])
-    for quality in ("faithfulness", "completeness", "appropriateness"):
-        labels = np.array([float(np.mean(marks(row, quality))) for row in rows])
-        figures = expected(real_data, "mtrag")[f"{group}: human {quality} vs {judge}"]
-        check(agreement(labels, scores, questions, -1, 4)[0], figures)
-
-
-def mtrag_verdicts(folder: Path) -> RatedCases:
-    """People call an answer faithful from a mean of 3 on, the judge from .75 on."""
-    rows, questions = mtrag_rows(folder)
-    labels = np.array([float(np.mean(marks(row, "faithfulness"))) for row in rows])
-    scores = np.array([recorded(row, "rl_f") for row in rows])
-    return RatedCases(labels, (labels >= 3).astype(float), scores, (scores >= 0.75).astype(float), questions)
-
-
-def test_verdicts_of_mtrag(real_data: Path) -> None:
-    figures = expected(real_data, "mtrag")["faithful (human mean >= 3) vs rl_f >= 0.75"]
-    rated, spec = mtrag_verdicts(real_data), ScoreSpec("people", 0, 4)
-    statistics = agreement_statistics(rated, spec, 0.95)
-    for name, key in (
-        ("auroc", "auroc"), ("kappa", "cohen_kappa"), ("balanced_accuracy", "balanced_accuracy"), ("sensitivity", "recall"),
-        ("agreement", "accuracy"),
-    ):  # fmt: skip
-        assert statistics[name].value == pytest.approx(figures[key], abs=PLACES), name
-    assert statistics["specificity"].value == pytest.approx(figures["tn"] / (figures["tn"] + figures["fp"]))
-    table = confusion_of(rated, spec)
-    assert table is not None
-    assert table.counts == [[figures["tn"], figures["fp"]], [figures["fn"], figures["tp"]]]
 
 
 # ---- RAGChecker: two annotators prefer one of two answers, -2 to 2

@@ -54,12 +54,6 @@ def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:
     assert (second.sample.answerable, second.output.chunks, second.where) == (None, None, "cells.csv:4")
 
 
-def test_big_cells_and_lines(read_file: Read) -> None:
-    big = "word " * 60_000
-    assert read_file({"big.csv": f'id,question\nq1,"{big}"\n'})[0].sample.question == big
-    assert read_file({"big.json": json.dumps([{"id": "q1", "question": big * 5}])})[0].sample.question == big * 5
-
-
 def test_other_separators(read_file: Read) -> None:
     assert read_file({"semi.csv": "id;question\nq1;a,b\n"}, delimiter=";")[0].sample.question == "a,b"
     assert read_file({"tab.tsv": "id\tquestion\nq1\ta,b\n"})[0].sample.question == "a,b"
@@ -68,12 +62,6 @@ def test_other_separators(read_file: Read) -> None:
 def test_empty_contexts_and_an_empty_answer_are_a_case(read_file: Read) -> None:
     (found,) = read_file({"empty.jsonl": '{"id": "q1", "question": "a", "answer": "", "contexts": []}\n'})
     assert (found.output.answer, found.output.chunks) == ("", [])
-
-
-def test_a_question_alone_has_no_output(read_file: Read) -> None:
-    (found,) = read_file({"questions.jsonl": '{"id": "q1", "question": "a", "reference": "b"}\n'})
-    assert found.output is None
-    assert found.sample.references == ["b"]
 
 
 def test_several_outputs_of_one_question_and_the_short_forms(read_file: Read) -> None:
@@ -153,12 +141,6 @@ def test_paired_surrogates_and_deep_but_sane_values(read_file: Read) -> None:
     (found,) = read_file({"pair.jsonl": text})
     assert found.sample.question == "😀"
     assert found.sample.meta == {"n": nested}
-
-
-def test_text_that_looks_like_code_stays_text(read_file: Read) -> None:
-    text = "${oc.env:HOME} {{ 7*7 }} {0} $(id) <script> ../../etc/passwd =1+1"
-    (found,) = read_file({"code.jsonl": json.dumps({"id": "q1", "question": text, "answer": text, "contexts": [text]})})
-    assert (found.sample.question, found.output.answer, found.output.chunks[0].text) == (text, text, text)
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])

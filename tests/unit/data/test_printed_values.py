@@ -3,7 +3,6 @@
 The texts are what numpy 1 and 2, pandas, pprint and LangChain print; the values are those that were printed.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +10,15 @@ import pytest
 from ragpipe.core.errors import DataError
 from ragpipe.data.expressions import NotPrinted, printed_value
 
-Read = Callable[..., list[Any]]
-
 BROKEN = "The warranty lasts two years "
 
 
 @pytest.mark.parametrize(("text", "value"), [
     ("['a' 'b']", ["a", "b"]),
-    ("['a'\n 'b'\n 'c']", ["a", "b", "c"]),
-    ("['a']", ["a"]),
     ("[]", []),
     ("array(['a', 'b'], dtype=object)", ["a", "b"]),
     ("array(['a',\n       'b'], dtype='<U1')", ["a", "b"]),
-    ("array([], dtype=object)", []),
     ("array(['a', 'a'], shape=(2,), dtype=object)", ["a", "a"]),
-    ("numpy.array(['a'])", ["a"]),
     ("[\"it's\" 'a \"b\"' 'it\\'s \"c\"']", ["it's", 'a "b"', "it's \"c\""]),
     ("['one [1], two' '(x, y)' '{z}: ...']", ["one [1], two", "(x, y)", "{z}: ..."]),
     ("['line\\nbreak' 'C:\\\\tmp']", ["line\nbreak", "C:\\tmp"]),
@@ -36,11 +29,8 @@ BROKEN = "The warranty lasts two years "
     ("[{'text': 'a', 'score': 0.5} {'text': 'b', 'score': nan}]", [{"text": "a", "score": 0.5}, {"text": "b", "score": None}]),
     ("[{'text': 'a', 'score': np.float64(0.5)}]", [{"text": "a", "score": 0.5}]),
     ("[0.5 nan 1.  -2.]", [0.5, None, 1.0, -2.0]),
-    ("[1 2 3]", [1, 2, 3]),
-    ("[ True False]", [True, False]),
     ("[None 'a']", [None, "a"]),
     ("['a', None, nan]", ["a", None, None]),
-    ("('a', 'b')", ["a", "b"]),
     ("{'a': ['b' 'c'], 'd': {'e': ()}}", {"a": ["b", "c"], "d": {"e": []}}),
     ("[Document(page_content='a', metadata={'source': 'x.md'}), Document(id='7', metadata={}, page_content='b')]",
      [{"page_content": "a", "metadata": {"source": "x.md"}}, {"id": "7", "metadata": {}, "page_content": "b"}]),
@@ -53,23 +43,15 @@ def test_a_printed_value_is_read_as_it_was(text: str, value: Any) -> None:
 @pytest.mark.parametrize(("text", "why"), [
     ("['a' ... 'b']", "left out"),
     ("array(['a', 'b', ..., 'y', 'z'], dtype=object)", "left out"),
-    ("[0.1 0.2 ... 0.9]", "left out"),
     ("['a', 'b' 'c']", "one or several"),  # pprint, or a comma that was forgotten
     (f"['{BROKEN}'\n 'and some more']", "one or several"),  # pprint of one text, or numpy of two
     ("'a' 'b'", "side by side"),
-    ("('a '\n 'b')", "side by side"),
-    ("{'a': 'x ' 'y'}", "side by side"),
-    ("['a''b']", "side by side"),
     ("['a'] ['b']", "has no JSON form"),
     ("{'a', 'b'}", "set has no JSON form"),
-    ("[b'a' b'b']", "bytes has no JSON form"),
     ("[datetime.datetime(2024, 1, 1)]", "datetime.datetime(...) has no JSON form"),
     ("[NodeWithScore(node=1, score=0.5)]", "NodeWithScore(...) has no JSON form"),
-    ("[inf]", "inf has no JSON form"),
     ("0    a\n1    b\nName: contexts, dtype: object", "a pandas Series"),
-    ("0    a\nLength: 1, dtype: object", "a pandas Series"),
     ("page_content='a' metadata={}", "neither JSON nor a Python literal"),
-    ("['a', 'b", "neither JSON nor a Python literal"),
     ("['it's']", "neither JSON nor a Python literal"),
 ])  # fmt: skip
 def test_what_may_have_been_something_else_is_refused_with_the_cure(text: str, why: str) -> None:

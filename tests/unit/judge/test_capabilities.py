@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from ragpipe.core.secrets import Redactor, is_variable_name, looks_like_key
+from ragpipe.core.secrets import Redactor, looks_like_key
 from ragpipe.judge import pricing
 from ragpipe.judge.capabilities import MODES, CapabilitySettings, capabilities, is_pinned
 from ragpipe.judge.client import ApiResponse, AttemptError
@@ -11,7 +11,6 @@ from ragpipe.judge.http_responses import parse_response
 from ragpipe.judge.live_transport import client_name
 from ragpipe.judge.pricing import count_tokens
 from ragpipe.judge.provider_state import context_excess
-from ragpipe.judge.question import judge_parts
 from ragpipe.judge.settings import JudgeSettings
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
@@ -25,15 +24,12 @@ BOTH = {"temperature", "seed"}
     (MODEL, BOTH, MODES, True, "max_tokens", False),
     ("openai/o3-2025-04-16", {"seed"}, MODES, True, "max_completion_tokens", True),
     ("openai/gpt-5-mini-2025-08-07", {"seed"}, MODES, True, "max_completion_tokens", True),
-    ("azure/o4-mini", {"seed"}, MODES, True, "max_completion_tokens", True),
     ("openai/gpt-5-chat-latest", BOTH, MODES, True, "max_tokens", True),  # takes a temperature
-    ("azure/gpt-4.1", BOTH, MODES, True, "max_tokens", False),
     ("anthropic/claude-3-5-haiku-20241022", {"temperature"}, MODES, True, "max_tokens", False),
     ("anthropic/claude-sonnet-4-20250514", {"temperature"}, MODES, True, "max_tokens", True),
     ("anthropic/claude-opus-4-7", set(), MODES, True, "max_tokens", True),
     ("bedrock/us.anthropic.claude-opus-4-7", set(), ("plain",), True, "max_tokens", True),
     ("gemini/gemini-2.0-flash-001", BOTH, MODES, True, "max_tokens", False),
-    ("gemini/gemini-2.5-flash", BOTH, MODES, True, "max_tokens", True),
     ("gemini/gemma-3-27b-it", BOTH, MODES, False, "max_tokens", False),
     ("deepseek/deepseek-chat", {"temperature"}, MODES[1:], True, "max_tokens", True),
     ("hosted_vllm/anything", BOTH, MODES, True, "max_tokens", True),  # whether it thinks is learned from its refusal
@@ -74,12 +70,10 @@ def _error(message: str, param: str | None = None) -> AttemptError:
     ("System role not supported", None, "system_role"),  # Gemma's chat template at vLLM
     ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", "messages[0].role", "system_role"),  # o1 at OpenAI
     ("Developer instruction is not enabled for models/gemma-3-27b-it", None, "system_role"),  # Gemini
-    ("This model does not support system prompts.", None, "system_role"),
     ("Unsupported value: 'reasoning_effort' does not support 'none' with this model.", "reasoning_effort", "reasoning_effort"),  # gpt-5 at OpenAI
     ("litellm.UnsupportedParamsError: reasoning_effort=none is not supported for gpt-5-mini-2025-08-07.", None, "reasoning_effort"),
     ("Invalid value for 'messages[0].content'", None, None),
     ("The system is not supported here", None, None),
-    ("role: tool", None, None),
 ])  # fmt: skip
 def test_what_was_refused_is_told_from_other_refusals(message, param, refused):
     assert _error(message, param).refused_parameter == refused
@@ -128,12 +122,6 @@ def test_claude_takes_no_temperature_while_it_thinks():
         JudgeSettings(model=claude, reasoning_effort="high", temperature=0.7)
 
 
-def test_a_seed_of_the_order_names_the_judge_but_is_in_no_key():
-    plain, seeded = JudgeSettings(model=MODEL), JudgeSettings(model=MODEL, shuffle_seed=3)
-    assert seeded.identity_of_judge() == {**plain.identity_of_judge(), "shuffle_seed": 3}
-    assert judge_parts(seeded.identity_of_judge()) == judge_parts(plain.identity_of_judge())
-
-
 @pytest.mark.parametrize("name", [
     "gpt-4o-mini-2024-07-18", "claude-3-5-haiku-20241022", "claude-3-5-haiku@20241022", "gpt-3.5-turbo-0613",
     "mistral-large-2411", "kimi-k2-0905", "gpt-4-1106-preview", "gpt-4-0125-preview", "gemini-1.5-pro-002", "anthropic.claude-3-5-sonnet-20241022-v2:0", "llama3@sha256:0123456789abcdef",
@@ -165,21 +153,10 @@ def test_a_local_model_is_pinned_by_its_revision():
 WRONG = [
     ({"model": "gpt-4o"}, "model", "provider/model, such as"),
     ({"timeout_s": None}, "timeout_s", "hang"),
-    ({"timeout_s": 0.0}, "timeout_s", "greater than 0"),
-    ({"timeout_s": float("inf")}, "timeout_s", "less than or equal to 86400"),
-    ({"temperature": 3.0}, "temperature", "less than or equal to 2"),
     ({"concurrency": 0}, "concurrency", "greater than or equal to 1"),
-    ({"concurrency": True}, "concurrency", "integer"),
-    ({"retries": -1}, "retries", "greater than or equal to 0"),
-    ({"rpm": 0.0}, "rpm", "greater than 0"),
     ({"api_base": "localhost:8000/v1"}, "api_base", "base URL"),
     ({"api_base": "http://h/v1?key=x"}, "api_base", "without a query"),
-    ({"api_base": "http://h:99999/v1"}, "api_base", "port"),
     ({"api_base": "http://h/v1/chat/completions"}, "api_base", "leave"),
-    ({"prices": {"input": -1.0, "output": 1.0}}, "prices", "greater than or equal to 0"),
-    ({"rpd": 100}, "rpd", "Extra inputs"),
-    ({"tpm": 0.0}, "tpm", "greater than 0"),
-    ({"timeout_s": 0.0}, "timeout_s", "greater than 0"),
     ({"timeout_s": float("inf")}, "timeout_s", "less than or equal"),
 ]
 
@@ -211,12 +188,6 @@ def test_a_password_in_a_url_is_refused_and_not_shown():
     with pytest.raises(ValidationError, match="user or password") as caught:
         JudgeSettings(model=MODEL, api_base="https://me:hunter2@host/v1")
     assert "hunter2" not in str(caught.value) + repr(caught.value.errors())
-
-
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MY_KEY_2", "azure_openai_key", "RAGPIPE_TEST_KEY", "K"])
-def test_names_of_variables_are_taken(name):
-    assert is_variable_name(name)
-    assert JudgeSettings(model=MODEL, api_key_env=name).key_variable == name
 
 
 @pytest.mark.parametrize("text", [MODEL, "http://127.0.0.1:8000/v1", "conf/judge/llm.yaml", "2024-spring-season",

@@ -86,26 +86,18 @@ HERE = {"HTTPS_PROXY": "http://proxy.example:3128", "HTTP_PROXY": "proxy.example
     ("https://api.openai.com/v1", {"https_proxy": "http://a:1", **HERE}, "https_proxy"),
     ("https://api.openai.com/v1", {"ALL_PROXY": "http://a:1"}, "ALL_PROXY"),
     ("https://api.openai.com/v1", {"HTTP_PROXY": "http://a:1"}, None),
-    ("https://api.openai.com/v1", {"HTTPS_PROXY": " "}, None),
     ("https://api.openai.com/v1", {**HERE, "NO_PROXY": "openai.com"}, None),
-    ("https://api.openai.com/v1", {**HERE, "NO_PROXY": ".openai.com,x"}, None),
     ("https://api.openai.com/v1", {**HERE, "NO_PROXY": "*"}, None),
-    ("https://myopenai.com/v1", {**HERE, "NO_PROXY": "openai.com"}, "HTTPS_PROXY"),
     ("https://openai.com:8443/v1", {**HERE, "no_proxy": "openai.com:8443"}, None),
     ("https://openai.com/v1", {**HERE, "no_proxy": "openai.com:8443"}, "HTTPS_PROXY"),
     ("http://judge.example/v1", {**HERE, "REQUEST_METHOD": "GET"}, None),
     # this machine: never
     ("http://127.0.0.1:8000/v1", HERE, None),
-    ("http://127.0.0.1:8000/v1", {**HERE, "NO_PROXY": ""}, None),
-    ("http://localhost:8000/v1", {**HERE, "NO_PROXY": "x"}, None),
     ("http://[::1]:8000/v1", HERE, None),
     # a private network: as NO_PROXY says where there is one, else not
     ("http://10.1.2.3:8000/v1", HERE, None),
     ("http://gpu-server:8000/v1", HERE, None),
-    ("http://gpu.internal/v1", HERE, None),
     ("http://10.1.2.3:8000/v1", {**HERE, "NO_PROXY": "192.168.0.0/16"}, "HTTP_PROXY"),
-    ("http://10.1.2.3:8000/v1", {**HERE, "NO_PROXY": "10.0.0.0/8"}, None),
-    ("http://gpu-server:8000/v1", {**HERE, "NO_PROXY": ""}, "HTTP_PROXY"),
 ])  # fmt: skip
 def test_which_proxy(url, environ, variable):
     found = proxy_for(url, environ)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ragpipe.core.errors import Incomplete, ProviderUnusable
-from ragpipe.judge.attempts import backoff, seconds_before_retry
+from ragpipe.judge.attempts import seconds_before_retry
 from ragpipe.judge.client import AttemptError
 from ragpipe.judge.http_responses import asked_to_wait, retry_after
 from ragpipe.judge.live_transport import LiveTransport
@@ -154,11 +154,6 @@ def test_the_wait_before_the_third_retry(monkeypatch, kind, asked_for, has_answe
     """Of 2, 4, 8 s: what a 503 asks for comes on top, what a 429 asks for holds all calls elsewhere; before any answer 2 s at most."""
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 2.0**attempt)
     assert seconds_before_retry(AttemptError(kind, "x", retry_after=asked_for), 3, has_answered=has_answered) == seconds
-
-
-def test_full_jitter_stays_under_its_cap():
-    for attempt in range(1, 12):
-        assert 0 <= backoff(attempt) <= min(30.0, 0.5 * 2 ** (attempt - 1))
 
 
 async def test_judges_of_one_server_and_key_share_its_limits(serve, monkeypatch):

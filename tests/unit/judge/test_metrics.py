@@ -13,14 +13,11 @@ REFERENCE = {"references": ["ref"]}
 # (what, answer, vectors of answer and reference, value, reason). Cosines by hand: 3-4-5 triangles and right angles.
 SIMILARITY = [
     ("the same direction", "ans", EAST, EAST, 100.0, None),
-    ("another length is the same", "ans", (7.0, 0.0), EAST, 100.0, None),
     ("a right angle", "ans", EAST, NORTH, 0.0, None),
     ("opposite: clamped at 0", "ans", WEST, EAST, 0.0, None),
     ("3, 4, 5", "ans", (3.0, 4.0), EAST, 60.0, None),
-    ("4, 3, 5", "ans", (4.0, 3.0), EAST, 80.0, None),
     ("two decimals", "ans", (1.0, 2.0), EAST, 44.72, None),  # 1 / sqrt 5 = .447213
     ("a zero vector", "ans", (0.0, 0.0), EAST, 0.0, "zero_vector"),
-    ("the reference's is zero", "ans", EAST, (0.0, 0.0), 0.0, "zero_vector"),
     ("no answer", " ", EAST, EAST, 0.0, "no_answer"),
 ]
 
@@ -51,25 +48,19 @@ def written(*questions):
 
 
 DIRECT = {"addresses_question": False, "on_topic": True, "completeness": 0, "score": 0}
-DIRECT_GOOD = {"addresses_question": True, "on_topic": True, "completeness": 1, "score": 0.75}
 VECTORS = {"Q": EAST, "a": EAST, "b": (3.0, 4.0), "c": NORTH, "d": WEST}
 
 # (what, answer, replies, value or status, calls, flags)
 QUESTIONS = [
     ("three", "ans", [written("a", "b", "c")], (1 + 0.6 + 0) / 3, 1, []),
-    ("all the same", "ans", [written("a", "a", "a")], 1.0, 1, []),
     ("a negative cosine is 0", "ans", [written("a", "d", "d")], 1 / 3, 1, []),
-    ("all negative", "ans", [written("d", "d", "d")], 0.0, 1, []),
     ("more than asked for: the first three", "ans", [written("a", "a", "a", "d", "d")], 1.0, 1, []),
     ("fewer", "ans", [written("b")], 0.6, 1, ["fewer_questions"]),
     ("blank ones do not count", "ans", [written("", " ? ", "b", "a")], 0.8, 1, ["fewer_questions"]),
     ("none: falls back", "I cannot say.", [written(), DIRECT], 0.0, 2, ["no_questions_generated"]),
-    ("only blanks: falls back", "ans", [written(" ", "?"), DIRECT_GOOD], 0.75, 2, ["no_questions_generated"]),
     ("unreadable", "ans", ["no json"], "error", 1, None),
-    ("a text for the list", "ans", [{"questions": "a"}], "error", 1, None),
     ("a refusing judge", "ans", [JudgeError("refused", "filtered")], "error", 1, None),
     ("no answer is a 0 without a call", "", [], 0.0, 0, ["no_answer"]),
-    ("an answer without a word too", " : ", [], 0.0, 0, ["degenerate_answer"]),
 ]  # fmt: skip
 
 

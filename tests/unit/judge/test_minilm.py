@@ -31,17 +31,6 @@ def test_equal_to_sentence_transformers(vectors):
     assert all(vector.dtype == np.float32 and vector.shape == (384,) for vector in found)
 
 
-@pytest.mark.thorough
-@needs_files
-@pytest.mark.slow
-def test_the_batch_moves_a_vector_by_rounding_only(vectors):
-    texts = [f"{'word ' * (1 + 7 * i % 23)} number {i}?" for i in range(12)]
-    together = vectors(texts)
-    alone = [vectors([text])[0] for text in texts[:4]]
-    assert np.allclose(together[:4], alone, atol=1e-6)
-    assert max(abs(cosine(a, together[5]) - cosine(b, together[5])) for a, b in zip(together, alone, strict=False)) < 1e-6
-
-
 @pytest.mark.slow
 @needs_files
 def test_other_files_than_the_published_ones_are_refused(tmp_path):
@@ -83,18 +72,6 @@ def test_weights_of_another_type_are_named(tmp_path, kind):
     with pytest.raises(DataError) as fault:
         read_tensors(path)
     assert all(word in str(fault.value) for word in (str(path), "embeddings.LayerNorm.bias", kind, "F32"))
-
-
-@pytest.mark.slow
-@needs_files
-def test_weights_of_fewer_layers_than_the_config_says_are_an_error_of_the_folder(tmp_path):
-    folder = packaged_folder()
-    for name in ("model.safetensors", "tokenizer.json"):
-        (tmp_path / name).symlink_to(folder / name)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 7}), encoding="utf-8")
-    with pytest.raises(DataError, match=r"no encoder\.layer\.6\.attention\.self\.query\.weight"):
-        MiniLMVectors(MiniLM(path=str(tmp_path)))(["a text"])
 
 
 @pytest.mark.slow

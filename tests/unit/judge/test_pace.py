@@ -27,14 +27,6 @@ def learned(rate: float) -> LearnedPace:
     return pace
 
 
-def test_nothing_is_learned_before_three_answers() -> None:
-    pace = LearnedPace()
-    for time in (1.0, 1.1):
-        pace.record_answer(time)
-    pace.record_refusal(1.2, 1.3)
-    assert (pace.rate, pace.free_from) == (None, 0.0)
-
-
 @pytest.mark.parametrize(("seconds", "rate"), [(0.0, 8.7), (3.5625, 9.35), (7.125, 10.0), (14.25, 11.3)])
 def test_it_goes_back_in_a_straight_line(seconds: float, rate: float) -> None:
     """From 8.7 to the refused 10 in 62 starts at 8.7 per second, 7.13 s, and as fast beyond it."""
@@ -63,38 +55,6 @@ def test_refusals_of_what_was_in_flight_cut_once() -> None:
     assert pace.rate == pytest.approx(8.7)
 
 
-def ask(pace: LearnedPace, start: float, until: float, every: float, refused_every: int) -> float:
-    """Attempts at equal distances, of which one in `refused_every` is refused; returns the time of the last."""
-    now, number = start, 0
-    while now < until - 1e-9:
-        now, number = now + every, number + 1
-        pace.free_from = now
-        pace.record_start(now)
-        if number % refused_every:
-            pace.record_answer(now)
-        else:
-            pace.record_refusal(now - 0.01, now)
-    return now
-
-
-def test_a_limit_behind_chance_is_learned_again() -> None:
-    """What counted as chance then refuses four of five: that is a limit, and the rate falls."""
-    pace = LearnedPace()
-    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
-    for _ in range(60):
-        now = ask(pace, now, now + 4 / 40, 1 / 40, 4)
-    for _ in range(20):
-        for number in range(5):
-            now += 1 / 40
-            pace.record_start(now)
-            if number:
-                pace.record_refusal(now - 0.001, now)
-            else:
-                pace.record_answer(now)
-    assert pace.rate is not None
-    assert pace.rate < 10
-
-
 def test_refusals_without_an_answer_between_them_are_one_outage() -> None:
     """A minute of refusals, one per second, at 10 per second: four cuts at most, and the first answer brings the proven rate back."""
     pace = learned(10.0)
@@ -118,13 +78,6 @@ def test_a_bucket_spaces_and_settles() -> None:
     bucket.settle(60.0)
     bucket.take(600.0, 53.5)
     assert bucket.free_from == pytest.approx(53.5 + 1.1)
-
-
-def test_credit_of_a_bucket_is_limited() -> None:
-    bucket = Bucket(600.0)
-    bucket.settle(-100_000.0)
-    bucket.take(1800.0, 10.0)
-    assert bucket.free_from == pytest.approx(11.0)  # 1,200 tokens, 2 s, were credit
 
 
 def test_the_width_is_cut_to_four_fifths_and_grows_again() -> None:

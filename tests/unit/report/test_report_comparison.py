@@ -141,11 +141,6 @@ def test_where_lower_is_better_the_lowest_is_best() -> None:
     assert [row["standing"] for row in rows] == ["best", "behind"]
 
 
-def test_a_count_is_not_placed() -> None:
-    rows = comparison_rows([job(i, f"k={i}", n_claims=score((m, m - 1, m + 1), low=None, high=None)) for i, m in enumerate((3, 9))])
-    assert [row["standing"] for row in rows] == [None, None]
-
-
 def test_methods_are_placed_among_their_own() -> None:
     def of(number: int) -> Job:
         return job(
@@ -292,26 +287,6 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     everything = compared(both, some)
     assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
     assert "| 20: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])
-
-
-@pytest.mark.slow
-def test_jobs_without_a_shared_question_are_not_compared(tmp_path: Path) -> None:
-    rows = faithfulness(
-        compared(
-            shared_job(tmp_path, 0, {f"a{i}": (1.0,) for i in range(30)}), shared_job(tmp_path, 1, {f"b{i}": (0.1,) for i in range(30)})
-        )
-    )
-    assert [(row["n_shared"], row["shared_mean"], row["standing"]) for row in rows] == [(0, None, None)] * 2
-
-
-@pytest.mark.slow
-def test_the_figures_are_of_the_cases_means_over_the_iterations(tmp_path: Path) -> None:
-    """q1 has .2 and .6 (mean .4), q2 a value in the second iteration alone (.8), q3 is not in the other job."""
-    fail = ("error", "refused: no")
-    first = shared_job(tmp_path, 0, {"q1": (0.2, 0.6), "q2": (fail, 0.8), "q3": (0.0, 0.0)})
-    rows = faithfulness(compared(first, shared_job(tmp_path, 1, {"q1": (0.5,), "q2": (0.7,)})))
-    assert [row["n_shared"] for row in rows] == [2, 2]
-    assert [row["shared_mean"] for row in rows] == pytest.approx([0.6, 0.6])
 
 
 def shared_score_of(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:

@@ -260,12 +260,6 @@ def test_broken_json_is_named(framed: Path, content: str | bytes, said: str) -> 
         _ = load_run(framed).metrics
 
 
-def test_broken_parquet_is_named(framed: Path) -> None:
-    (framed / "iteration-1/records.parquet").write_bytes(b"PAR1 not at all PAR1")
-    with pytest.raises(DataError, match="no readable Parquet file"):
-        _ = load_run(framed).records
-
-
 def test_links_in_a_strangers_folder_are_not_followed(framed: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.json"
     secret.write_text("{}")

@@ -62,11 +62,6 @@ def test_a_chain_that_may_go_another_way_is_counted_for_each_method(chains, call
     assert (made.calls, made.shared) == (calls, shared)
 
 
-def test_another_parameter_that_changes_the_question_is_not_shared():
-    metrics = [shipped_metric("faithfulness"), shipped_metric("noise_sensitivity", examples={"extract": ["x"]})]
-    assert plan(*metrics).shared == 0
-
-
 class Repeating(Metric):
     """Shows the question beside every chunk."""
 

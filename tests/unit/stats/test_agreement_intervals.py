@@ -4,23 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from ragpipe.stats.agreement import cohen_kappa, estimate_correlation, estimate_kappa, kendall, pearson, spearman
 from ragpipe.stats.intervals import Estimate
 
-ROWS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(0, 6)), max_size=40)
 """Label, verdict, question."""
 
 
 def array(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)
-
-
-def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return array(*(r[0] for r in rows)), array(*(r[1] for r in rows)), np.array([r[2] for r in rows], dtype=np.int64)
 
 
 def quadratic(labels: np.ndarray, verdicts: np.ndarray, questions: np.ndarray | None = None) -> Estimate:
@@ -95,25 +88,6 @@ def test_no_interval_of_a_correlation_without_grounds(correlation, labels, score
     assert (result.interval, result.reason) == (None, reason)
     if reason != "rests_on_one_question":
         assert result.value == (None if value is None else pytest.approx(value))
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.slow
-@given(ROWS, st.randoms(use_true_random=False))
-@pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
-def test_raters_rows_and_numbers_of_questions_may_change_places(estimate, rows: list[tuple[int, int, int]], random) -> None:
-    first = estimate(*columns(rows))
-    labels, verdicts, questions = columns(random.sample(rows, len(rows)))
-    second = estimate(verdicts, labels, 90 - 7 * questions)
-    assert (first.n, first.clusters, first.reason) == (second.n, second.clusters, second.reason)
-    assert (first.value is None) == (second.value is None)
-    if first.interval is None or second.interval is None:
-        assert first.interval is second.interval
-        return
-    assert first.value == pytest.approx(second.value, abs=1e-12)
-    assert (first.interval.low, first.interval.high) == pytest.approx((second.interval.low, second.interval.high), abs=1e-9)
-    assert -1 <= first.interval.low <= first.value <= first.interval.high <= 1
-    assert first.interval.high - first.interval.low > 0.01
 
 
 @pytest.mark.parametrize("seed", range(5))

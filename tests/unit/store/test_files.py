@@ -140,16 +140,6 @@ def test_copies_where_links_do_not_work(tmp_path: Path, monkeypatch: pytest.Monk
     assert names(tmp_path) == ["a.parquet", "b.parquet"]
 
 
-def test_does_not_link_what_a_planted_link_points_to(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret")
-    (tmp_path / "a.parquet").symlink_to(tmp_path / "secret")
-    with pytest.raises(OutputError, match="not a regular file"):
-        link_or_copy(tmp_path / "a.parquet", tmp_path / "b.parquet")
-    with pytest.raises(OutputError, match="does not exist"):
-        link_or_copy(tmp_path / "missing", tmp_path / "b.parquet")
-    assert names(tmp_path) == ["a.parquet", "secret"]
-
-
 def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -168,13 +158,6 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
         '  "b": {}\n },\n "list": [\n  {\n   "d": {"e":[]}\n  },\n  2\n ],\n "none": []\n}'
     )
     assert json.loads(json_lines(value)) == value
-
-
-def test_json_lines_keep_lone_surrogates_and_refuse_what_json_has_not() -> None:
-    value = {"a": {"b": {"c": {"bad \ud800": "é"}}}}
-    assert json.loads(json_lines(value)) == value
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        json_lines({"a": {"b": {"c": [float("nan")]}}})
 
 
 def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
@@ -253,12 +236,6 @@ def test_causes(error: Exception, word: str) -> None:
 @pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("x"), ImportError("No module named x"), FileNotFoundError(2, "no", "f")])
 def test_a_bug_stays_a_bug(error: Exception) -> None:
     assert outside_cause(error) is None
-
-
-def test_a_file_counts_where_any_may(tmp_path: object) -> None:
-    found = outside_cause(FileNotFoundError(2, "no", "f"), any_file=True)
-    assert found is not None
-    assert "f: it, or its folder, does not exist" in str(found)
 
 
 def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) -> None:

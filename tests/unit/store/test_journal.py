@@ -99,12 +99,6 @@ def test_refuses_what_is_no_json(tmp_path: Path) -> None:
     assert reopened(tmp_path / "journal.jsonl")[0] == [{"value": 1}]
 
 
-def test_keeps_only_the_entries_that_are_wanted(tmp_path: Path) -> None:
-    written(tmp_path / "j", [{"n": n} for n in range(5)])
-    with Journal.open(tmp_path / "j", keep=lambda e: e["n"] > 2) as journal:
-        assert journal.entries == [{"n": 3}, {"n": 4}]
-
-
 def test_a_planted_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outside").write_bytes(module.HEADER)
     (tmp_path / "journal.jsonl").symlink_to(tmp_path / "outside")
@@ -230,12 +224,6 @@ def test_rows_of_other_cases_or_in_another_order_are_an_error_at_the_end(tmp_pat
             rows.take([case])
         with pytest.raises(DataError, match=r"rows of other cases, or in another order"):
             rows.check_end()
-
-
-def test_a_table_without_a_column_is_an_error(tmp_path: Path) -> None:
-    ordered(tmp_path / "t.parquet", [(key(0), 1)], group=1)
-    with pytest.raises(DataError, match="no column details"):
-        CaseOrderedRows(tmp_path / "t.parquet", ["details"])
 
 
 def test_rows_by_their_places_and_in_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragpipe.core.errors import DataError, OutputError
+from ragpipe.core.errors import DataError
 from ragpipe.store.parquet_parts import Parts, encoded_part
 from ragpipe.store.run_tables import numbered_rows, query_rows, rows_at
 from tests.support.memory import quick_folder
@@ -130,15 +130,6 @@ def test_a_part_may_have_several_row_groups_and_keeps_them(tmp_path: Path) -> No
     assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3, 3, 3, 3]
 
 
-def test_a_folder_that_was_deleted_is_not_made_again(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    parts = Parts(tmp_path / "run" / ".parts" / "scores", SCHEMA)
-    (tmp_path / "run").rmdir()
-    with pytest.raises(OutputError, match="does not exist"):
-        parts.write(0, table(some(1)[0]))
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_missing_part_is_no_end(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "parts", SCHEMA)
     for index in (0, 2):
@@ -168,14 +159,6 @@ def test_the_folder_of_all_parts_goes_with_the_last(tmp_path: Path) -> None:
         assert (tmp_path / ".parts").exists()
         parts.join(tmp_path / f"{number}.parquet")
     assert sorted(os.listdir(tmp_path)) == ["0.parquet", "1.parquet"]
-
-
-def test_a_death_while_parts_are_removed_is_cleaned_up(tmp_path: Path) -> None:
-    half = tmp_path / "parts.joined"
-    half.mkdir()
-    (half / "part-000001.parquet").write_bytes(b"")
-    assert Parts(tmp_path / "parts", SCHEMA).done() == set()
-    assert os.listdir(tmp_path) == []
 
 
 @settings(max_examples=20, deadline=None)
@@ -222,8 +205,3 @@ def test_the_rows_at_these_places(table_of_tables: Path) -> None:
     places = [59, 0, 17, 8, 7, 16]
     assert rows_at(table_of_tables, places) == {place: ROWS[place] for place in places}
     assert rows_at(table_of_tables, []) == {}
-
-
-def test_a_column_that_is_not_there_is_named(table_of_tables: Path) -> None:
-    with pytest.raises(DataError, match="iteration"):
-        numbered_rows(table_of_tables, ["iteration"], sample_id="q1")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import stat
 import threading
 import time
@@ -126,12 +125,6 @@ def test_a_pipe_is_no_state_and_nobody_waits_for_it(tmp_path: Path) -> None:
     assert read_progress(tmp_path / ".progress.json") is None
     mark_phase(tmp_path / ".progress.json", "done")
     assert stat.S_ISFIFO((tmp_path / ".progress.json").lstat().st_mode)
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text(json.dumps({"state": STATE.as_json()}))
-    (tmp_path / ".progress.json").symlink_to(tmp_path / "elsewhere")
-    assert read_progress(tmp_path / ".progress.json") is None
 
 
 def test_the_phase_is_marked_and_the_rest_stays(tmp_path: Path) -> None:
@@ -268,11 +261,3 @@ def test_a_link_in_place_of_the_folder_is_replaced_and_never_written_through(tmp
     write_page(path, page("a"))
     assert not path.with_suffix(".data").is_symlink()
     assert [file.read_text() for file in target.iterdir()] == ["theirs"]
-
-
-def test_a_file_in_place_of_the_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.with_suffix(".data").write_text("mine")
-    with pytest.raises(OutputError, match=re.escape(str(path.with_suffix(".data")))):
-        write_page(path, page("a"))
-    assert not path.exists()
