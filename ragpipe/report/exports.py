@@ -24,12 +24,12 @@ from xml.etree import ElementTree as Xml
 import pyarrow as pa
 
 from ragpipe.comparison.history import FAILURE_MODE, SCORE
-from ragpipe.comparison.mode_table import mode_table
+from ragpipe.comparison.mode_table import MODE_TABLE, mode_table
 from ragpipe.core.score import warning_texts
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
 from ragpipe.report.comparison_summary import side_label, undecided_text
-from ragpipe.report.report_data import category_rows, iteration_count
+from ragpipe.report.report_data import category_rows
 from ragpipe.report.styled_text import difference_text, whole
 from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
@@ -233,7 +233,7 @@ _WRITERS: dict[str, tuple[str, Callable[[Path | pa.Table, Path], None]]] = {
 
 
 def export_tables(folder: RunFolder, formats: Collection[str], iterations: Iterable[int]) -> list[Path]:
-    """Write all tables of the run and of these iterations, and one of its failure modes, in those of `formats` that are `csv` or `json`.
+    """Write all tables of the run and of these iterations in those of `formats` that are `csv` or `json`.
 
     Returns the files in a fixed order. Memory is bounded by a few hundred rows. Raises DataError for a table that is
     missing or broken, OutputError.
@@ -242,10 +242,6 @@ def export_tables(folder: RunFolder, formats: Collection[str], iterations: Itera
     if not writers:
         return []
     paths = _export([folder.samples, folder.outputs], folder.export, writers)
-    modes = mode_table(folder)
-    for ending, write in writers:
-        paths.append(folder.export / f"failure_modes{ending}")
-        write(modes, paths[-1])
     for number in iterations:
         iteration = folder.iteration(number)
         tables = [iteration.records, iteration.scores, iteration.judge_inputs]
@@ -277,7 +273,7 @@ _REPORT_TABLES: Mapping[str, Mapping[str, pa.DataType]] = {
         "gate": _TEXT, "tier": _TEXT, "score": _TEXT, "failure_mode": _TEXT, "of": _TEXT, "value": _REAL, **_BOUNDS, "min": _REAL,
         "max": _REAL, "cases": _WHOLE, "verdict": _TEXT, "outcome": _TEXT, "sentence": _TEXT,
     },
-    "failure_modes": {**_OF, "failure_mode": _TEXT, "cases": _WHOLE, "n": _WHOLE, "rate": _REAL, "decided": _WHOLE},
+    "failure_modes": {field.name: field.type for field in MODE_TABLE},
     "low_scores": {
         "score": _TEXT, "band": _TEXT, "is_low": _FLAG, "up_to": _REAL, "n": _WHOLE, "of": _WHOLE, "share": _REAL, "advice": _TEXT,
     },
@@ -298,7 +294,7 @@ def export_report_tables(
         "gates": [
             {**gate, **(gate["interval"] or {}), "gate": gate["name"], "cases": gate["n_cases"]} for gate in gates["gates"]
         ],
-        "failure_modes": _mode_rows(metrics),
+        "failure_modes": mode_table(folder).to_pylist(),
         "low_scores": [
             {
                 **band,
@@ -336,15 +332,6 @@ def _score_rows(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
         for of, group in _groups(metrics)
         for name, score in group["scores"].items()
     ]  # fmt: skip
-
-
-def _mode_rows(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
-    times = iteration_count(metrics)
-    return [
-        {**of, "failure_mode": name, "n": mode["n"], "rate": mode["n"] / (of["cases"] * times), "decided": mode["n_judged"]}
-        for of, group in _groups(metrics)
-        for name, mode in group["failure_modes"].items()
-    ]
 
 
 Row = Mapping[str, Any]

@@ -77,7 +77,7 @@ def test_the_way_back_blocks_is_told_and_is_in_the_history(capsys: pytest.Captur
     page = Path("outputs/weekly/history/history.md").read_text()
     assert "| `false_rejection` | 2 | 13.0 % [9.7 %, 17.3 %] | 2.7 % -> 13.0 % | ↑ worse |" in page
     assert main(["task=export", "run=weekly", "formats=[csv]"]) == 0
-    with open(run / "export/failure_modes.csv", encoding="utf-8-sig", newline="") as file:
+    with open(run / "export/report/failure_modes.csv", encoding="utf-8-sig", newline="") as file:
         rows = {(row["failure_mode"], row["field"], row["value"]): row for row in csv.DictReader(file)}
     partial = rows["false_rejection", "category", "should_answer_partial"]
     assert (partial["n_cases"], partial["n"], partial["rate"]) == ("50", "35", "0.7")

@@ -82,7 +82,7 @@ def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_st
     assert judged.report.read_text() == "figures"
 
 
-FILE = "a .parquet or .jsonl file"
+FILE = "a .jsonl file"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.comparison.mode_table import mode_table
 from ragpipe.core.errors import DataError, OutputError
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import escape, restore
@@ -140,14 +141,12 @@ def test_every_table_is_exported(run: RunFolder) -> None:
     files = export_tables(run, ["json", "csv", "html"], [1])
     names = [str(path.relative_to(run.export)) for path in files]
     assert names == [
-        "samples.csv", "samples.jsonl", "outputs.csv", "outputs.jsonl", "failure_modes.csv", "failure_modes.jsonl",
+        "samples.csv", "samples.jsonl", "outputs.csv", "outputs.jsonl",
         "iteration-1/records.csv", "iteration-1/records.jsonl", "iteration-1/scores.csv", "iteration-1/scores.jsonl",
         "iteration-1/judge_inputs.csv", "iteration-1/judge_inputs.jsonl",
     ]  # fmt: skip
     assert sorted(files) == sorted(p for p in run.export.rglob("*") if p.is_file())
     for path in files:
-        if path.stem == "failure_modes":  # no Parquet file beside it
-            continue
         rows = pq.read_table(run.root / path.relative_to(run.export).with_suffix(".parquet")).num_rows
         assert len(path.read_bytes().splitlines()) == rows + (path.suffix == ".csv")
     first = json.loads((run.export / "samples.jsonl").read_bytes().splitlines()[0])
@@ -160,8 +159,7 @@ def test_every_table_is_exported(run: RunFolder) -> None:
 
 def test_failure_modes_are_a_table_by_group(run: RunFolder) -> None:
     """Faithfulness is 0, .25, .5 and .75 with a threshold of .5: both cases of category x are unsupported, none of y."""
-    export_tables(run, ["json"], [1])
-    rows = [json.loads(line) for line in (run.export / "failure_modes.jsonl").read_bytes().splitlines()]
+    rows = mode_table(run).to_pylist()
     found = {(row["field"], row["value"]): row for row in rows if row["failure_mode"] == "unsupported_claim"}
     counts = {key: (row["n_cases"], row["n"], row["rate"]) for key, row in found.items() if key[0] in (None, "category")}
     assert counts == {(None, None): (4, 2, 0.5), ("category", "x"): (2, 2, 1.0), ("category", "y"): (2, 0, 0.0)}

@@ -8,13 +8,13 @@ import pytest
 
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.combine_iterations import combine_iterations
 from ragpipe.runs.write_reports import build_report, read_report_data, write_report_files
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.scripted import shipped_metric
+from tests.support.compared_runs import scored_run
 from tests.support.reports import html_of, markdown_of, terminal_of
-from tests.support.run_tables import Row, score, write_run
+from tests.support.run_tables import Row
 
 AXES = (
     ScoreSpec("answer_faithfulness", 1, 5, metric="synthesis", stage="generation"),
@@ -30,10 +30,7 @@ CATEGORIES = {  # rag-evaluation-framework.md, 7.3: total, passed, rate
 
 def finished(root: Path, specs: tuple[ScoreSpec, ...], rows: list[Row], **settings: Any) -> RunFolder:
     scoring = ScoringSettings.model_validate({"weights": {specs[0].name: 1.0}, **settings})
-    write_run(root, rows)
-    score(root, list(specs), scoring)
-    combine_iterations(RunFolder(root), [1], scoring)
-    return RunFolder(root)
+    return scored_run(root, rows, specs=specs, scoring=scoring)
 
 
 @pytest.fixture
@@ -135,4 +132,4 @@ def test_the_tables_of_the_report_are_csv_files(dashboard: RunFolder) -> None:
     edge = scores["category", "edge_cases", "answer_relevance"]
     assert (edge["n"], float(edge["pass_rate"]), edge["stage"]) == ("20", 0.7, "end_to_end")
     modes = {row["failure_mode"]: row for row in rows_of(folder / "failure_modes.csv") if not row["field"]}
-    assert (modes["irrelevant_answer"]["n"], modes["irrelevant_answer"]["cases"]) == ("25", "300")
+    assert (modes["irrelevant_answer"]["n"], modes["irrelevant_answer"]["n_cases"]) == ("25", "300")

@@ -17,17 +17,18 @@ from ragpipe.report.console import Console
 from ragpipe.report.model import Report
 from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.write_reports import section_builders, write_reports
+from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
-from tests.support.run_tables import Row, score, write_run
+from tests.support.compared_runs import scored_run
+from tests.support.run_tables import Row
 
 FORMATS = ReportSettings(formats=["terminal", "markdown", "html", "junit", "csv"])
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": i / 4}) for i in range(5)])
-    score(tmp_path, [ScoreSpec("faithfulness")])
-    return RunFolder(tmp_path)
+    rows = [Row(f"q{i}", "a", {"faithfulness": i / 4}) for i in range(5)]
+    return scored_run(tmp_path, rows, specs=[ScoreSpec("faithfulness")], scoring=ScoringSettings())
 
 
 @pytest.fixture

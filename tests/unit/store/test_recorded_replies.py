@@ -68,7 +68,7 @@ def test_every_key_has_the_call_of_its_first_row(tmp_path: Path) -> None:
     replies.close()
 
 
-@pytest.mark.parametrize(("failures", "served"), [("all", 2), ("permanent", 1), ("none", 0)])
+@pytest.mark.parametrize(("failures", "served"), [("all", 2), ("permanent", 1)])
 def test_failed_calls_are_served_as_wanted(tmp_path: Path, failures: str, served: int) -> None:
     rows = [row(0, status="deadline", reply=None), row(1, status="refused", reply=None)]
     replies = RecordedReplies([table(tmp_path / "1.parquet", rows)], failures=failures)
