@@ -136,16 +136,30 @@ def test_questions_without_answers_wait_for_a_system(here, capfd, monkeypatch) -
     (["shop.jsonl", "a/shop.jsonl"], "one file is evaluated at a time"),
     (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
     (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
+    (["empty.jsonl"], "an empty file (0 bytes)"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_and_nothing_is_written(here, capfd, words: list[str], says: str) -> None:
     _lines("shop.jsonl", RECORDS)
     _lines("a/shop.jsonl", RECORDS)
     Path("broken.jsonl").write_text(json.dumps(RECORDS[0]) + '\n{"id": 7, "question": "Who?"}\n', encoding="utf-8")
     Path("text.txt").write_text("only prose", encoding="utf-8")
+    Path("empty.jsonl").touch()
     before = sorted(here.rglob("*"))
     assert main(words) == 2
     assert says in capfd.readouterr().err
     assert sorted(here.rglob("*")) == before
+
+
+def test_another_option_than_that_of_the_folder_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _lines("good.jsonl", RECORDS)
+    assert main(["task=init", "from=good.jsonl", "dir=good"]) == 0
+    capfd.readouterr()
+    assert main(["good.jsonl", "dataset=ragass"]) == 2
+    assert "did you mean ragas?" in capfd.readouterr().err
+    assert main(["good.jsonl", "dataset=ragas"]) == 2
+    err = capfd.readouterr().err
+    assert "'ragas', and good/ was written for this file with dataset=jsonl" in err
+    assert "task=init from=good.jsonl as=ragas dir=OTHER" in err
 
 
 @pytest.mark.thorough(tried=2)

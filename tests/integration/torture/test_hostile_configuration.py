@@ -81,11 +81,6 @@ def refuse(here: Path, words: tuple[str, ...], says: tuple[str, ...], capfd: pyt
 TRUNCATE = "{class: logging.FileHandler, filename: precious.txt, mode: w}"
 GLOBAL = [  # key, its line below HEAD, and the YAML
     ("hydra.job_logging.handlers.x.class", 3, "hydra:\n  job_logging:\n    handlers: {x: {class: evilmod.Handler}}\n"),
-    ("hydra.hydra_logging.handlers.x.class", 2, f"hydra:\n  hydra_logging: {{version: 1, handlers: {{x: {TRUNCATE}}}}}\n"),
-    ("hydra.run.dir", 2, "hydra:\n  run: {dir: made_by_yaml}\n"),
-    ("hydra.job.chdir", 3, "hydra:\n  job:\n    chdir: true\n"),
-    ("hydra.job.env_set.PYTHONPATH", 2, "hydra:\n  job: {env_set: {PYTHONPATH: /tmp}}\n"),
-    ("hydra.callbacks.c.a", 2, "hydra:\n  callbacks: {c: {a: 1}}\n"),
     ("hydra.output_subdir", 2, "hydra:\n  output_subdir: made_by_yaml\n"),
     ("hydra.launcher", 1, "hydra: {launcher: '${judge}'}\n"),
     ("hydra.launcher.setup", 1, "hydra: {launcher: {setup: [touch made_by_yaml]}}\n"),
@@ -96,7 +91,7 @@ GLOBAL = [  # key, its line below HEAD, and the YAML
 ]  # fmt: skip
 
 
-@pytest.mark.thorough(tried=12)
+@pytest.mark.thorough(tried=8)
 @pytest.mark.parametrize("mode", [(), pytest.param(("-m",), marks=pytest.mark.slow)], ids=["run", "sweep"])
 @pytest.mark.parametrize(("key", "line", "body"), some(GLOBAL))
 def test_hydras_section_in_an_experiment(key: str, line: int, body: str, mode: tuple[str, ...], here, capfd) -> None:
@@ -127,11 +122,9 @@ def test_packages_and_defaults_lead_nowhere_else(key: str, line: int, text: str,
 
 
 WORDS = [
-    "hydra.job_logging.handlers.x.class=evilmod.Handler", "hydra.run.dir=made_by_yaml", "++hydra.job.chdir=true",
-    "+hydra.job.env_set.PYTHONPATH=/tmp", "hydra.searchpath=[file:///tmp]", "hydra.output_subdir=made_by_yaml", "hydra.verbose=true",
-    "hydra/job_logging=default", "+hydra/callbacks=x", "dataset@hydra.job_logging=mine", "~hydra.launcher", "hydra.mode=MULTIRUN",
-    "hydra.launcher={n_jobs: 1}", "hydra.launcher._args_=[1]", "hydra.sweep.subdir=../up", "+hydra.sweeper.params={hydra.job.chdir: true}",
-    "hydra/launcher@hydra.callbacks=basic", "hydra=x",
+    "hydra.job_logging.handlers.x.class=evilmod.Handler", "++hydra.job.chdir=true", "hydra/job_logging=default", "+hydra/callbacks=x",
+    "dataset@hydra.job_logging=mine", "~hydra.launcher", "hydra.launcher={n_jobs: 1}", "hydra.launcher._args_=[1]",
+    "+hydra.sweeper.params={hydra.job.chdir: true}", "hydra/launcher@hydra.callbacks=basic", "hydra=x",
 ]  # fmt: skip
 
 
@@ -204,7 +197,8 @@ def test_no_other_door_is_open(name: str, here: Path, capfd: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "word",
     ["+dataset@_global_._global_.hydra.job_logging=mine", "judge=${oc.env:WEBHOOK_AUTH}", "hydra.sweep.dir='${oc.env:WEBHOOK_AUTH}/job.x'",
-     "name='${oc.${storage.region}:WEBHOOK_AUTH}'", "output_dir='${eval:1}'", "plugins=[os]", "plugins=[subprocess]", "plugins=[ragpipe.cli.command_line]"],
+     "output_dir=${oc.env:WEBHOOK_AUTH}", "+x.y=${oc.env:WEBHOOK_AUTH}", "name='${oc.${storage.region}:WEBHOOK_AUTH}'", "plugins=[os]",
+     "plugins=[ragpipe.cli.command_line]"],
 )  # fmt: skip
 def test_nor_by_a_word(word: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("-m", *RUN, "task=plan", word), ("found:", "expected:"), capfd)
@@ -259,19 +253,6 @@ def test_the_value_of_a_secret_variable_goes_nowhere(text: str, variable: str, h
         HEAD + f"dataset:\n  name: {json.dumps(value)}\nseeds: {{name: {variable}, value: '${{oc.env:{variable}}}'}}\n"
     )
     refuse(here, X, ("conf/experiment/x.yaml:", variable, "not shown"), capfd)
-
-
-@pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize("key", ["output_dir", "store.path", "judge.api_key_env", "hydra.sweep.dir", "+x.y"])
-def test_wherever_it_stands(key: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ("-m", "judge=llm", *RUN, "seed=1,2", f"{key}=${{oc.env:WEBHOOK_AUTH}}")
-    assert "WEBHOOK_AUTH" in SECRETS
-    before = tree(here)
-    assert main(words) == 2
-    out, err = capfd.readouterr()
-    assert SECRETS["WEBHOOK_AUTH"] not in out + err
-    assert "WEBHOOK_AUTH" in err
-    assert tree(here) == before
 
 
 @pytest.mark.parametrize(
@@ -380,7 +361,7 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
         HEAD.replace("retrieval", "answer_relevance")
         + f"prompt_dirs: [prompts]\nmetrics: {{answer_relevance: {{prompts: {{direct: {json.dumps(version)}}}}}}}\n"
     )
-    refuse(here, X, ("metrics.answer_relevance.prompts.direct" if "\0" not in version else "NUL",), capfd)
+    refuse(here, X, ("metrics.answer_relevance.prompts.direct",) if "\0" not in version else ("conf/experiment/x.yaml:", "NUL"), capfd)
 
 
 @pytest.mark.parametrize("words", some([
@@ -389,8 +370,3 @@ def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFix
 ], fast=1))  # fmt: skip
 def test_names_are_no_paths(words: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refuse(here, ("task=plan", *RUN, words), ("found:",), capfd)
-
-
-def test_a_nul_in_a_file_is_named_with_its_line(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "conf/experiment/x.yaml").write_text(HEAD + 'output_dir: "a\\0b"\n')
-    refuse(here, X, ("conf/experiment/x.yaml:5: output_dir\n", "NUL"), capfd)

@@ -265,9 +265,6 @@ def test_no_other_command_leaves_the_key_anywhere(keyed: Make, monkeypatch: pyte
         ([*words, "judge.season=${oc.env:" + VARIABLE + "}"], 2),
         ([*words, f"judge.season={SENTINEL}"], 2),
         ([*words, f"name={SENTINEL}"], 2),
-        ([*words, f"+judge.api_key={SENTINEL}"], 2),
-        ([*words, f"judge.api_key_env={SENTINEL}"], 2),
-        ([*words, f"judge.api_base=http://user:{SENTINEL}@127.0.0.1/v1"], 2),
         (["-m", *words, f"judge.season=a,{SENTINEL}"], 2),
         ([*words, f"+{SENTINEL}=1"], 2),
         ([f"--config-dir={SENTINEL}", *words], 2),
@@ -278,26 +275,6 @@ def test_no_other_command_leaves_the_key_anywhere(keyed: Make, monkeypatch: pyte
         assert SENTINEL not in text, command
         assert code == expected, text
         assert places_of(b.folder, SENTINEL) == [], command
-
-
-@pytest.mark.thorough(tried=2)
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "line", ["api_key: {key}", "api_key_env: {key}", "season: {key}", "api_base: 'http://127.0.0.1:1/v1?api_key={key}'"]
-)
-def test_a_key_in_a_file_is_refused_without_being_repeated(keyed: Make, line: str) -> None:
-    b = keyed(cases=4)
-    key = "sk-typed-into-a-file-0123456789abcdef"
-    folder = b.folder / "conf" / "judge"
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("defaults:\n  - llm\n  - _self_\n" + line.format(key=key) + "\n")
-    before = {str(p) for p in b.folder.rglob("*")}
-    code, text = _shown([w.replace("judge=llm", "judge=mine") for w in b.args() if "api_key_env" not in w and "api_base" not in w])
-    assert code == 2, text
-    assert key not in text
-    assert "mine.yaml" in text
-    assert {str(p) for p in b.folder.rglob("*")} == before, "nothing is written"
-    assert b.server.log == []
 
 
 @pytest.mark.thorough
