@@ -78,27 +78,6 @@ def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(ru
     }  # fmt: skip
 
 
-def test_agreement_is_that_of_the_records(run: Path) -> None:
-    with serving(script=[{"match": r"Passage \d of case [02468](?s:.*)YES or NO", "reply": "NO"}]) as server:
-        assert main(words(run, server, model=OTHER)) == 0
-    made = sibling(run)
-    found = json.loads((made / "agreement.json").read_text())
-    old, new = (pq.read_table(folder / "iteration-1" / "records.parquet").to_pylist() for folder in (run, made))
-    score = found["scores"]["chunk_faithfulness"]
-    a, b = ([row["chunk_faithfulness"] for row in rows] for rows in (old, new))
-    p, q = ([bool(row["chunk_faithfulness.passed"]) for row in rows] for rows in (old, new))
-    assert p != q, "the planted judge answers otherwise"
-    assert score["n_both"] == CASES
-    assert score["difference"]["mean"] == pytest.approx(sum(b) / CASES - sum(a) / CASES)
-    observed = sum(x == y for x, y in zip(p, q, strict=True)) / CASES
-    by_chance = (sum(p) * sum(q) + (CASES - sum(p)) * (CASES - sum(q))) / CASES**2
-    assert score["passed"]["kappa"]["value"] == pytest.approx((observed - by_chance) / (1 - by_chance))
-    flipped = [row["sample_id"] for row, x, y in zip(old, p, q, strict=True) if x and not y]
-    assert score["flips"]["to_failed"]["n"] == len(flipped)
-    assert {one["sample_id"] for one in score["flips"]["to_failed"]["examples"]} <= set(flipped)
-    assert "`mrr`" not in (made / "agreement.md").read_text(), "no judge decides it"
-
-
 def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine" / "chunk_faithfulness"
     mine.mkdir(parents=True)

@@ -6,7 +6,6 @@ import krippendorff
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, confusion_matrix, roc_auc_score
 
 from ragpipe.calibration.people_labels import JudgedCases, LabelledCase, PeopleLabels, verdicts_of
@@ -18,7 +17,6 @@ from ragpipe.score.dimensions import Fields
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-Floats = NDArray[np.float64]
 SHARE = ScoreSpec("faithfulness")
 GRADE = ScoreSpec("style", 1.0, 5.0, grades=tuple((str(step), float(step)) for step in range(5, 0, -1)))
 ERRORS = ScoreSpec("made_up", higher_is_better=False, binary=True)
@@ -170,12 +168,6 @@ def test_a_slice_has_the_figures_of_its_cases() -> None:
         assert part.statistics["kappa"].value == pytest.approx(cohen_kappa_score(labels[kept], values[kept] >= 0.5))
         assert part.statistics["auroc"].value == pytest.approx(roc_auc_score(labels[kept], values[kept]))
         assert part.difference.value == pytest.approx(np.mean(values[kept] - labels[kept]))
-
-
-def test_cases_that_the_judge_gave_no_value_are_counted_apart() -> None:
-    result = calibrated(labels_of([1, 0, 1]), [1.0, NAN, 0.0])
-    assert result.unjudged == 1
-    assert result.statistics["agreement"].n == 2
 
 
 def test_people_among_themselves_are_those_of_krippendorff_and_scikit_learn() -> None:

@@ -97,15 +97,6 @@ def test_a_judgement_meets_the_same_case_of_the_same_iteration(tmp_path: Path) -
     assert (set(changed), changed["flips"]) == ({"old", "new", "higher_is_better", "flips"}, score["flips"])
 
 
-def test_scores_on_other_scales_have_a_difference_without_a_scale(tmp_path: Path) -> None:
-    """A value off the old scale is no error: the runs have no scale in common."""
-    wide = {1: [("q1", 5.0), ("q2", 3.0)], 2: [("q1", 4.0), ("q2", 4.0)]}
-    old, new = records(tmp_path / "old", OLD), records(tmp_path / "new", wide)
-    found = agreement(old, new, old_scores=SCORES["old_scores"], new_scores={"grade": {**DECLARED, "high": 5.0}})
-    assert found["scores"]["grade"]["difference"]["mean"] == (5 + 2.5 + 3 + 3.5) / 4
-    assert found["scores"]["grade"]["quadratic_kappa"]["reason"] == "not_graded"
-
-
 Values = Mapping[str, float]
 
 

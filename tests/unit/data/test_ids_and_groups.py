@@ -122,15 +122,6 @@ def test_rows_of_a_key_become_one_record(read_file: Read) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "rows", "says"), [
-    ({"by": "nr"}, PASSAGES[:1], "group.by (nr)"),
-    ({"by": "q", "as": "text"}, PASSAGES[:1], "choose another name by group.as"),
-])  # fmt: skip
-def test_a_group_that_does_not_fit_is_refused(read_file: Read, group: dict[str, Any], rows: list[dict[str, Any]], says: str) -> None:
-    fields = {**GROUPED, "contexts": "[text]"}
-    assert says in refused(read_file, {"d.jsonl": lines(*rows)}, group=group, fields=fields)
-
-
 def test_nan_is_a_fault_unless_the_data_set_says_that_it_is_null(read_file: Read) -> None:
     fields = {"question": "q", "answer": "q", "recorded": {"fields": {"s": "s"}}}
     for name, text in (("d.jsonl", '{"q": "Who?", "s": NaN}\n'), ("d.json", '[{"q": "Who?", "s": NaN}]')):

@@ -108,22 +108,6 @@ def test_graphrag_bench(real_data: Real, expected: dict[str, Any], part: str) ->
         assert set(wanted["seed_questions_present"]) <= {r.sample.id for r in records}
 
 
-def test_graphrag_bench_takes_answers_from_a_file_of_ones_own(real_data: Real, tmp_path: Path) -> None:
-    """As the comment in its YAML says."""
-    source = real_data("graphrag_bench/novel_questions.json")
-    ids = [record["id"] for record in json.loads(source.read_text(encoding="utf-8"))]
-    answers = [{"id": name, "answer": f"to {name}", "contexts": ["a page"]} for name in ids]
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in answers), encoding="utf-8")
-    (tmp_path / "novel_questions.json").symlink_to(source)
-    mine = ["+dataset.join.mine={file: mine, by: id, key: id}", "+dataset.fields.method={const: local_search}"]
-    files = "+dataset.files={main: novel_questions.json, mine: answers.jsonl}"
-    fields = ["+dataset.fields.answer=mine.answer", "+dataset.fields.contexts=mine.contexts"]
-    records = list(shipped("graphrag_bench", tmp_path, files, *mine, *fields))
-    assert [(r.sample.id, r.output.method, r.output.answer) for r in records if r.output] == [
-        (name, "local_search", f"to {name}") for name in ids
-    ]
-
-
 def test_mtrag_human_texts(real_data: Real) -> None:
     records = list(shipped("mtrag_human", real_data("mtrag_human/mtrag_human_evaluations.json")))
     answerable = Counter(r.sample.answerable for r in records)

@@ -55,6 +55,38 @@ def test_refusals_of_what_was_in_flight_cut_once() -> None:
     assert pace.rate == pytest.approx(8.7)
 
 
+def ask(pace: LearnedPace, start: float, until: float, every: float, refused_every: int) -> float:
+    """Attempts at equal distances, of which one in `refused_every` is refused; returns the time of the last."""
+    now, number = start, 0
+    while now < until - 1e-9:
+        now, number = now + every, number + 1
+        pace.free_from = now
+        pace.record_start(now)
+        if number % refused_every:
+            pace.record_answer(now)
+        else:
+            pace.record_refusal(now - 0.01, now)
+    return now
+
+
+def test_a_limit_behind_chance_is_learned_again() -> None:
+    """What counted as chance then refuses four of five: that is a limit, and the rate falls."""
+    pace = LearnedPace()
+    now = answered(pace, 100.0, 110.0, 1 / 40, is_held=False)
+    for _ in range(60):
+        now = ask(pace, now, now + 4 / 40, 1 / 40, 4)
+    for _ in range(20):
+        for number in range(5):
+            now += 1 / 40
+            pace.record_start(now)
+            if number:
+                pace.record_refusal(now - 0.001, now)
+            else:
+                pace.record_answer(now)
+    assert pace.rate is not None
+    assert pace.rate < 10
+
+
 def test_refusals_without_an_answer_between_them_are_one_outage() -> None:
     """A minute of refusals, one per second, at 10 per second: four cuts at most, and the first answer brings the proven rate back."""
     pace = learned(10.0)
