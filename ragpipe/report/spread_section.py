@@ -25,11 +25,11 @@ from ragpipe.report.charts import (
     trade_table,
 )
 from ragpipe.report.model import (
+    EVERYWHERE,
     HTML,
     MARKDOWN,
     PAGES,
     Chart,
-    Media,
     Note,
     Section,
     SectionPart,
@@ -329,13 +329,11 @@ def categories_section(data: ReportData) -> Section | None:
         rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
         link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
         bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
-    title = ("Passed by ", Verbatim(name))
-    columns = (TableColumn("category", is_text=True), *map(TableColumn, ("total", "passed", "rate")))
-    chart = Chart(title, share_table(bars, f"by category, passed by {name}"), "A category opens its cases that did not pass.")
-    return Section("categories", "By category", (chart, Table(columns, tuple(rows), title, shown_in=_LINES)), folded=True)
-
-
-_LINES: Media = frozenset(("markdown", "terminal"))
+    columns = (TableColumn("category", is_text=True), *map(TableColumn, ("total", ("passed by ", Verbatim(name)), "rate")))
+    bars_table = share_table(bars, f"by category, passed by {name}")
+    chart = Chart(("Passed by ", Verbatim(name)), bars_table, "A category opens its cases that did not pass.")
+    table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
+    return Section("categories", "By category", (chart, table), folded=True)
 
 
 def slices_section(data: ReportData) -> Section | None:
