@@ -47,7 +47,10 @@ def cost_section(data: ReportData) -> Section:
     """The calls that the results use. What this folder's own processes paid differs from machine to machine: it is shown
     on the terminal and in Markdown, not in HTML."""
     cost = data.cost
-    terminal = [Note(text, shown_in=TERMINAL) for text in (*cost_lines(data), *_run_line(data))]
+    terminal = [Note(text, shown_in=TERMINAL) for text in cost_lines(data)]
+    if data.run:  # `run b692f569a644, 2026-11-29 18:27 UTC, took 8.2 s, the system 2 min 3 s`
+        words = ", ".join(filter(None, (f"run {data.run['run_id']}", times_of(data))))
+        terminal.append(Note(words, shown_in=TERMINAL))
     if not cost["used"]["uses"]:
         return Section("cost", "Cost", (Note("No judge was asked.", shown_in=PAGES), *terminal), folded=True)
     whole_case = cost_with_system(cost["used"], data.metrics["overall"]["operations"]["usage"])
@@ -57,29 +60,19 @@ def cost_section(data: ReportData) -> Section:
 
 
 def _by_metric(used: Mapping[str, Any]) -> Table:
-    if _is_computed(used):
-        return _checks_by_metric(used)
-    rows = []
+    """What was computed here is no call, and has no tokens and no price."""
+    computed, rows = _is_computed(used), []
+    heads = {"calls": "checks", "calls_failed": "without a result"} if computed else _COUNTS
     for name, usage in (*used["by_metric"].items(), ("all", used)):
-        counts = (whole(usage[key]) for key in _COUNTS)
-        rows.append(TableRow((Verbatim(name), *counts, "no cost" if is_free(used) else price(Usage.from_json(usage)))))
-    columns = (TableColumn("metric", is_text=True), *map(TableColumn, _COUNTS.values()), TableColumn("price"))
-    return Table(columns, tuple(rows), "Cost of the judge", shown_in=PAGES)
+        prices = [] if computed else ["no cost" if is_free(used) else price(Usage.from_json(usage))]
+        rows.append(TableRow((Verbatim(name), *(whole(usage[key]) for key in heads), *prices)))
+    columns = (TableColumn("metric", is_text=True), *map(TableColumn, (*heads.values(), *([] if computed else ["price"]))))
+    return Table(columns, tuple(rows), "Checks made without a call" if computed else "Cost of the judge", shown_in=PAGES)
 
 
 def _is_computed(used: Mapping[str, Any]) -> bool:
     """Whether every question was answered here, by the rules judge or by weights: none had to be looked up or sent."""
     return used["calls_computed"] == used["calls"] and not used["failures"].get("missing_reply")
-
-
-def _checks_by_metric(used: Mapping[str, Any]) -> Table:
-    """What was computed here is no call, and has no tokens and no price."""
-    rows = (
-        TableRow((Verbatim(name), whole(usage["calls"]), whole(usage["calls_failed"])))
-        for name, usage in (*used["by_metric"].items(), ("all", used))
-    )
-    columns = (TableColumn("metric", is_text=True), TableColumn("checks"), TableColumn("without a result"))
-    return Table(columns, tuple(rows), "Checks made without a call", shown_in=PAGES)
 
 
 def _notes(cost: Mapping[str, Any]) -> Iterator[RichText]:
@@ -159,12 +152,6 @@ def cost_lines(data: ReportData) -> Iterator[RichText]:
         yield ("price unknown: ", Verbatim(reasons[0]), more)
 
 
-def _run_line(data: ReportData) -> Iterator[RichText]:
-    """`run b692f569a644, 2026-11-29 18:27 UTC, took 8.2 s, the system 2 min 3 s`; nothing without a manifest."""
-    if data.run:
-        yield ", ".join(filter(None, (f"run {data.run['run_id']}", times_of(data))))
-
-
 def judge_without_calls(metrics: Mapping[str, Any], used: Mapping[str, Any]) -> str:
     """The name of a judge that computes: the weights that it used, the rules judge, or a judge of the user's."""
     label = str(metrics["judge"]["label"])
@@ -196,8 +183,6 @@ def _judge_cost(cost: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
 
 
 _FAILURES = {"n_error": "errors", "n_timeout": "timeouts", "n_empty": "empty answers", "n_abstained": "abstained"}
-_RETRIED = {"n_retried": "retried"}
-_LATENCY = "latency p50 / p95 (ms)"
 _USAGE = ("answers", "tokens in", "tokens out", "tokens p50 / p95", "total tokens", "price per answer", "total price")
 
 
@@ -222,7 +207,7 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
     """A row per group: failures with their share of the cases, and the latency of each stage of the system."""
     rows = []
     has_retried = any(group["operations"]["n_retried"] for group in groups.values())
-    counts = {**_FAILURES, **(_RETRIED if has_retried else {})}
+    counts = _FAILURES | ({"n_retried": "retried"} if has_retried else {})
     for name, group in list(groups.items())[:GROUPS_SHOWN]:
         operations, n = group["operations"], group["n_cases"]
         failures = (count_with_share(operations[key], n) for key in counts)
@@ -230,12 +215,8 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
         stages = tuple((Verbatim(stage), f" {taken['p50']:,.0f} / {taken['p95']:,.0f}") for stage, taken in times)
         latency = ItemList(stages or ("-",), separator=", ")
         rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
-    columns = (
-        TableColumn(by, is_text=True),
-        TableColumn("cases"),
-        *map(TableColumn, counts.values()),
-        TableColumn(_LATENCY, is_text=True),
-    )
+    figures = map(TableColumn, ("cases", *counts.values()))
+    columns = (TableColumn(by, is_text=True), *figures, TableColumn("latency p50 / p95 (ms)", is_text=True))
     return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
 
 
@@ -259,15 +240,19 @@ _JUDGED = {"n_ok": "ok", "n_skipped": "skipped", "n_error": "error", "n_missing"
 
 def coverage_section(data: ReportData) -> Section | None:
     """A row per score; None for a run without any score. A terminal says which scores have no value, and why."""
-    rows = tuple(_coverage_row(name, score) for name, score in data.metrics["overall"]["scores"].items())
+    rows = []
+    for name, score in data.metrics["overall"]["scores"].items():
+        reasons = (*score.get("errors", {}).items(), *score.get("skipped", {}).items())
+        texts = ItemList(tuple((Verbatim(reason), f" {whole(n)}") for reason, n in reasons), separator=", ")
+        counts = (whole(score.get(key, 0)) for key in _JUDGED)
+        rows.append(TableRow((Verbatim(name), *counts, percentage(score["coverage"]), texts)))
     columns = (
         TableColumn("score", is_text=True),
         *map(TableColumn, _JUDGED.values()),
         TableColumn("coverage"),
         TableColumn("reasons", is_text=True),
     )
-    table = Table(columns, rows, shown_in=PAGES)
-    parts: tuple[SectionPart, ...] = (table, *_without_value(data.metrics))
+    parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows), shown_in=PAGES), *_without_value(data.metrics))
     return Section("coverage", "Coverage and errors", parts, folded=True) if rows else None
 
 
@@ -288,13 +273,6 @@ def _without_value(metrics: Mapping[str, Any]) -> Iterator[Note]:
     if texts:
         more = f"; {len(by_reason) - _NAMED} more in the report" if len(by_reason) > _NAMED else ""
         yield Note(("no value: ", Verbatim("; ".join(texts)), more), shown_in=TERMINAL)
-
-
-def _coverage_row(name: str, score: Mapping[str, Any]) -> TableRow:
-    counts = (whole(score.get(key, 0)) for key in _JUDGED)
-    reasons = (*score.get("errors", {}).items(), *score.get("skipped", {}).items())
-    texts = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in reasons)
-    return TableRow((Verbatim(name), *counts, percentage(score["coverage"]), ItemList(texts, separator=", ")))
 
 
 _FIGURES = ("mean", "least - most", "noise floor", "cases sd", "judge sd", "passed", "flips", "judge twice from")

@@ -84,13 +84,8 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
         question = next((data.questions.get(case.sample_id, "") for case in cases), "")
         texts = (Verbatim(question), Verbatim(diagnosis["message"]))
         rows.append(TableRow((*shares, Verbatim(diagnosis["name"]), *(cases or ("",)), *texts)))
-    columns = (
-        *(TableColumn("") for _ in (groups if has_shares else " ")),
-        TableColumn("", is_text=True),
-        TableColumn("", is_text=True),
-        TableColumn("", is_text=True, fills=True),
-        TableColumn("", is_text=True, fills=True),
-    )
+    shares_columns = (TableColumn("") for _ in (groups if has_shares else " "))
+    columns = (*shares_columns, *(TableColumn("", is_text=True, fills=place > 1) for place in range(4)))
     named = f" in {', '.join(groups)}" if has_shares else ", share of cases"
     more = f" ({plural(len(diagnoses) - PROBLEMS, 'more problem')})" if len(diagnoses) > PROBLEMS else ""
     yield Table(columns, tuple(rows), Verbatim(f"wrong most often{named}{more}:"), key_columns=0, shown_in=TERMINAL)
@@ -98,20 +93,14 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
 
 def _bars(metrics: Mapping[str, Any], n_open: int) -> Iterator[Chart]:
     """The `n_open` most frequent diagnoses as bars with what to try, the others folded; failure modes where there is none."""
-    rows = [_bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)] or _mode_bars(
-        metrics
-    )
+    rows = [_bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)]
+    if not rows:
+        modes = sorted((metrics["overall"].get("failure_modes") or {}).items(), key=lambda item: -int(item[1]["n"]))
+        rows = [_bar(name, mode["n"], None, metrics) for name, mode in modes if mode["n"]]
     label = "what is wrong, by share of the cases"
     yield Chart("cases, share of all", share_table(rows[:n_open], label), shown_in=HTML)
     if len(rows) > n_open:
         yield Chart(f"{len(rows) - n_open} more", share_table(rows[n_open:], f"{label}: the rarer ones"), folded=True)
-
-
-def _mode_bars(metrics: Mapping[str, Any]) -> list[ShareRow]:
-    """A row per failure mode that occurred, the most frequent first."""
-    modes = metrics["overall"].get("failure_modes") or {}
-    by_share = sorted(modes.items(), key=lambda item: -int(item[1]["n"]))
-    return [_bar(name, mode["n"], None, metrics) for name, mode in by_share if mode["n"]]
 
 
 def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> ShareRow:
@@ -135,25 +124,16 @@ def _shares_by_method(name: str, kind: str, metrics: Mapping[str, Any]) -> Itera
 
 
 def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table]:
-    columns = (
-        TableColumn("diagnosis", is_text=True),
-        TableColumn("cases"),
-        TableColumn("what is wrong", is_text=True),
-        TableColumn("try", is_text=True),
-        TableColumn("for example", is_text=True),
-    )
-    if rows := tuple(TableRow(_diagnosis_cells(diagnosis, metrics)) for diagnosis in most_frequent(metrics)):
-        yield Table(columns, rows, "Diagnosis", layout="entries", shown_in=PAGES)
-
-
-def _diagnosis_cells(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
-    return (
-        Verbatim(diagnosis["name"]),
-        share_of_cases(diagnosis["n"], metrics),
-        Prose(diagnosis["message"]),
-        ItemList(tuple(map(Prose, advice_for(diagnosis, metrics)))),
-        ItemList(tuple(CaseName.of(case) for case in diagnosis["examples"]), separator=", "),
-    )
+    heads = ("diagnosis", "cases", "what is wrong", "try", "for example")
+    columns = tuple(TableColumn(head, is_text=head != "cases") for head in heads)
+    rows = []
+    for diagnosis in most_frequent(metrics):
+        advice = ItemList(tuple(map(Prose, advice_for(diagnosis, metrics))))
+        examples = ItemList(tuple(CaseName.of(case) for case in diagnosis["examples"]), separator=", ")
+        share = share_of_cases(diagnosis["n"], metrics)
+        rows.append(TableRow((Verbatim(diagnosis["name"]), share, Prose(diagnosis["message"]), advice, examples)))
+    if rows:
+        yield Table(columns, tuple(rows), "Diagnosis", layout="entries", shown_in=PAGES)
 
 
 def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
@@ -162,7 +142,12 @@ def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     modes = {name: mode for name, mode in (overall.get("failure_modes") or {}).items() if mode["n"] or mode.get("n_items")}
     if not modes:
         return
-    rows = (TableRow(_mode_cells(name, mode, metrics)) for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"]))
+    rows = []
+    for name, mode in sorted(modes.items(), key=lambda item: -item[1]["n"]):
+        counts = (group["failure_modes"].get(name, {}).get("n", 0) for group in groups.values())
+        items = Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
+        shares = (*mode_shares(mode["n"], metrics), whole(mode["n_judged"]))
+        rows.append(TableRow((Verbatim(name), whole(mode["n"]), *shares, items, *map(whole, counts))))
     figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
     by_method = (TableColumn(Verbatim(method)) for method in groups)
     columns = (TableColumn("failure mode", is_text=True), *map(TableColumn, figures), *by_method)
@@ -176,18 +161,6 @@ def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
     if undecided := metrics.get("not_applicable", {}).get("failure_modes"):
         names = pieces_of(joined(tuple(map(Verbatim, undecided)), ", "))
         yield Note(("Not applicable, because this run lacks their scores: ", *names, "."), shown_in=PAGES)
-
-
-def _mode_cells(name: str, mode: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Cell, ...]:
-    by_method = (group["failure_modes"].get(name, {}).get("n", 0) for group in method_groups(metrics).values())
-    return (
-        Verbatim(name),
-        whole(mode["n"]),
-        *mode_shares(mode["n"], metrics),
-        whole(mode["n_judged"]),
-        Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else ""),
-        *map(whole, by_method),
-    )
 
 
 def mode_shares(n: int, metrics: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -207,7 +180,13 @@ def low_scores_section(data: ReportData) -> Section | None:
     if not names:
         return None
     scores = {name: data.low_scores[name] for name in names}
-    bands = (TableRow(_band_cells(name, low, band)) for name, low in scores.items() for band in low["bands"])
+    bands = []
+    for name, low in scores.items():
+        for band in low["bands"]:
+            advice = ItemList(tuple(map(Prose, band["advice"])))
+            examples = ItemList(tuple(CaseName.of(case) for case in band["examples"]), separator=", ")
+            share = _of(band["n"], low["n_ok"])
+            bands.append(TableRow((Verbatim(name), Verbatim(band["name"]), share, advice, examples)))
     groups = (
         TableRow(
             (Verbatim(name), Verbatim(f"{field}: {group['value']}"), _of(group["n_low"], group["n"]), f"{group['lift']:.2g} x")
@@ -239,16 +218,6 @@ _COUNTED = ("cases", "low cases", "as frequent as among all")
 
 def _of(n: int, total: int) -> str:
     return f"{whole(n)} of {whole(total)} ({n / total:.1%})"
-
-
-def _band_cells(name: str, low: Mapping[str, Any], band: Mapping[str, Any]) -> tuple[Cell, ...]:
-    return (
-        Verbatim(name),
-        Verbatim(band["name"]),
-        _of(band["n"], low["n_ok"]),
-        ItemList(tuple(map(Prose, band["advice"]))),
-        ItemList(tuple(CaseName.of(case) for case in band["examples"]), separator=", "),
-    )
 
 
 _PAGE_CLAIMS = 50
@@ -288,14 +257,10 @@ def lowest_cases_section(data: ReportData) -> Section | None:
     several = iteration_count(data.metrics) > 1
     title = f"Lowest cases of iteration {data.lowest[0]['iteration']}" if several else "Lowest cases"
     names = list(data.metrics["overall"]["scores"])
-    excerpts = (
-        CaseExcerpt(
-            CaseName.of(row),
-            tuple(_excerpt_lines(row, names)),
-            (("Question", row["question"] or ""), ("Answer", row["answer"] or "")),
-        )
-        for row in data.lowest
-    )
+    excerpts = []
+    for row in data.lowest:
+        texts = (("Question", row["question"] or ""), ("Answer", row["answer"] or ""))
+        excerpts.append(CaseExcerpt(CaseName.of(row), tuple(_excerpt_lines(row, names)), texts))
     return Section("lowest", title, tuple(excerpts), shown_in=MARKDOWN)
 
 
@@ -375,7 +340,6 @@ MISSING_REPLY_FIX = (
     "are asked for; or take them in from another store with task=store action=import from=FILE. Recorded replies "
     "(store.recorded) are of their own cases and templates: judge=llm judge.model=... transport=live asks a model of yours"
 )
-_ADVICE = f"Replies are missing: {MISSING_REPLY_FIX}."
 _USELESS = "retry_errors"
 
 
@@ -395,7 +359,7 @@ def advice_for(diagnosis: Mapping[str, Any], metrics: Mapping[str, Any]) -> list
     if MISSING_REPLY not in kinds or not any(_USELESS in text for text in advice):
         return advice
     others = kinds - {MISSING_REPLY}
-    return [_ADVICE, *(text for text in advice if others or _USELESS not in text)]
+    return [f"Replies are missing: {MISSING_REPLY_FIX}.", *(text for text in advice if others or _USELESS not in text)]
 
 
 def error_kinds(metrics: Mapping[str, Any], names: Collection[str] | None = None) -> set[str]:

@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import groupby, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pyarrow as pa
@@ -60,15 +61,16 @@ def junit_document(suites: Sequence[tuple[str, Sequence[tuple[str, str]], Sequen
     root = Xml.Element("testsuites", {"name": "ragpipe"})
     totals = dict.fromkeys(("tests", "failures", "errors", "time"), 0)
     for name, facts, cases in suites:
-        counts = {"tests": len(cases), "failures": _count(cases, "failure"), "skipped": _count(cases, "skipped")}
-        attributes = {**counts, "errors": 0, "time": 0}
+        failures, skipped = (sum(case.find(tag) is not None for case in cases) for tag in ("failure", "skipped"))
+        attributes = {"tests": len(cases), "failures": failures, "skipped": skipped, "errors": 0, "time": 0}
         totals = {key: total + attributes[key] for key, total in totals.items()}
-        suite = Xml.SubElement(root, "testsuite", {"name": xml_text(name), **_texts(attributes)})
+        counts = {key: str(value) for key, value in attributes.items()}
+        suite = Xml.SubElement(root, "testsuite", {"name": xml_text(name), **counts})
         properties = Xml.SubElement(suite, "properties")
         for key, value in facts:
             Xml.SubElement(properties, "property", {"name": key, "value": xml_text(value)})
         suite.extend(cases)
-    root.attrib.update(_texts(totals))
+    root.attrib.update({key: str(value) for key, value in totals.items()})
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
@@ -99,14 +101,6 @@ def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
 def junit_case(group: str, name: str) -> Xml.Element:
     """An empty test case, which has passed."""
     return Xml.Element("testcase", {"classname": xml_text(group), "name": xml_text(name), "time": "0"})
-
-
-def _texts(attributes: Mapping[str, int]) -> dict[str, str]:
-    return {key: str(value) for key, value in attributes.items()}
-
-
-def _count(cases: Sequence[Xml.Element], element: str) -> int:
-    return sum(case.find(element) is not None for case in cases)
 
 
 def _facts(metrics: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -169,18 +163,17 @@ def write_json_lines(table: Path | pa.Table, target: Path) -> None:
 
 
 def _values(field: pa.Field) -> Callable[[list[Any]], list[Any]]:
+    def parsed(text: str) -> Any:
+        try:
+            return strict_loads(text)
+        except InvalidJson:
+            return text
+
     if pa.types.is_floating(field.type):
         return lambda column: [None if v is None or not math.isfinite(v) else v for v in column]
     if is_json(field):
-        return lambda column: [None if v is None else _parsed(v) for v in column]
+        return lambda column: [None if v is None else parsed(v) for v in column]
     return lambda column: column
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return strict_loads(text)
-    except InvalidJson:
-        return text
 
 
 BOM = b"\xef\xbb\xbf"
@@ -241,21 +234,14 @@ def export_tables(folder: RunFolder, formats: Collection[str], iterations: Itera
     writers = [_WRITERS[name] for name in _WRITERS if name in formats]
     if not writers:
         return []
-    paths = _export([folder.samples, folder.outputs], folder.export, writers)
-    for number in iterations:
-        iteration = folder.iteration(number)
-        tables = [iteration.records, iteration.scores, iteration.judge_inputs]
-        paths += _export(tables, folder.export / iteration.root.name, writers)
-    return paths
-
-
-def _export(tables: list[Path], target: Path, writers: list[tuple[str, Callable[[Path | pa.Table, Path], None]]]) -> list[Path]:
-    make_folder(target)
-    sweep_temporaries(target)
-    paths = []
-    for table in tables:
-        for ending, write in writers:
-            paths.append(target / (table.stem + ending))
+    tables, paths = {folder.export: [folder.samples, folder.outputs]}, []
+    for each in map(folder.iteration, iterations):
+        tables[folder.export / each.root.name] = [each.records, each.scores, each.judge_inputs]
+    for target, sources in tables.items():
+        make_folder(target)
+        sweep_temporaries(target)
+        for table, (ending, write) in product(sources, writers):
+            paths.append(target / f"{table.stem}{ending}")
             write(table, paths[-1])
     return paths
 
@@ -285,7 +271,7 @@ def export_report_tables(
 ) -> list[Path]:
     """Write `export/report/scores.csv`, `categories.csv`, `gates.csv`, `failure_modes.csv` and `low_scores.csv`: the tables of the report as
     numbers, with every breakdown. Arguments: what the report is made from. Returns the files. Raises OutputError."""
-    target = folder.export / "report"
+    target, times = folder.export / "report", iteration_count(metrics)
     make_folder(target)
     sweep_temporaries(target)
     rows = {
@@ -338,48 +324,33 @@ Row = Mapping[str, Any]
 STATES = ("better", "worse", "same", "inconclusive")
 
 
-class Family(NamedTuple):
-    """One metric family: its name, what it is, and the value of a row; None for a row without one."""
-
-    name: str
-    help: str
-    value: Callable[[Row], float | None]
-
-
-def _cell(name: str) -> Callable[[Row], float | None]:
-    return lambda row: None if row[name] is None else float(row[name])
-
-
-SCORE_FAMILIES = (
-    Family("ragpipe_score_mean", "Mean of a score in its native scale.", _cell("mean")),
-    Family("ragpipe_score_interval_low", "Lower end of the interval of the mean.", _cell("interval_low")),
-    Family("ragpipe_score_interval_high", "Upper end of the interval of the mean.", _cell("interval_high")),
-    Family("ragpipe_score_pass_ratio", "Share of cases that passed, 0 to 1.", _cell("pass_rate")),
-    Family("ragpipe_score_cases", "Cases with a value.", _cell("n")),
-    Family(
-        "ragpipe_score_noise_floor",
-        "Difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs.",
-        _cell("noise_floor"),
+_SCORE_FAMILIES = {
+    "mean": ("ragpipe_score_mean", "Mean of a score in its native scale."),
+    "interval_low": ("ragpipe_score_interval_low", "Lower end of the interval of the mean."),
+    "interval_high": ("ragpipe_score_interval_high", "Upper end of the interval of the mean."),
+    "pass_rate": ("ragpipe_score_pass_ratio", "Share of cases that passed, 0 to 1."),
+    "n": ("ragpipe_score_cases", "Cases with a value."),
+    "noise_floor": (
+        "ragpipe_score_noise_floor", "Difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs.",
     ),
-    Family("ragpipe_score_change", "Paired difference from the run before of the same series.", _cell("before_difference")),
-    Family("ragpipe_score_change_low", "Lower end of its interval.", _cell("before_low")),
-    Family("ragpipe_score_change_high", "Upper end of its interval.", _cell("before_high")),
-)
-MODE_FAMILIES = (
-    Family("ragpipe_failure_mode_ratio", "Share of cases with a failure mode, 0 to 1.", _cell("mean")),
-    Family(
-        "ragpipe_failure_mode_change", "Paired difference from the run before of the same series.", _cell("before_difference")
-    ),
-    Family("ragpipe_failure_mode_change_low", "Lower end of its interval.", _cell("before_low")),
-    Family("ragpipe_failure_mode_change_high", "Upper end of its interval.", _cell("before_high")),
-)
-VERDICT = Family("ragpipe_score_verdict", "1 for the verdict against the run before, 0 for the others.", _cell("n"))
-RUN_FAMILIES = (
-    Family("ragpipe_run_cases", "Cases of the run.", _cell("n_cases")),
-    Family("ragpipe_run_iterations", "Iterations of the run.", _cell("iterations")),
-    Family("ragpipe_run_cost_usd", "Price of the replies behind the results, in US dollars.", _cell("cost_usd")),
-)
-INFO = Family("ragpipe_run_info", "1; its labels name the run, its judge and its data.", lambda row: 1.0)
+    "before_difference": ("ragpipe_score_change", "Paired difference from the run before of the same series."),
+    "before_low": ("ragpipe_score_change_low", "Lower end of its interval."),
+    "before_high": ("ragpipe_score_change_high", "Upper end of its interval."),
+}  # fmt: skip
+"""Name and help of each metric family, by the column of its values."""
+_RUN_FAMILIES = {
+    "n_cases": ("ragpipe_run_cases", "Cases of the run."),
+    "iterations": ("ragpipe_run_iterations", "Iterations of the run."),
+    "cost_usd": ("ragpipe_run_cost_usd", "Price of the replies behind the results, in US dollars."),
+}
+_MODE_FAMILIES = {
+    "mean": ("ragpipe_failure_mode_ratio", "Share of cases with a failure mode, 0 to 1."),
+    "before_difference": ("ragpipe_failure_mode_change", "Paired difference from the run before of the same series."),
+    "before_low": ("ragpipe_failure_mode_change_low", "Lower end of its interval."),
+    "before_high": ("ragpipe_failure_mode_change_high", "Upper end of its interval."),
+}
+_VERDICT = "ragpipe_score_verdict", "1 for the verdict against the run before, 0 for the others."
+_INFO = "ragpipe_run_info", "1; its labels name the run, its judge and its data."
 
 
 def open_metrics(rows: Sequence[Row], *, name: str) -> str:
@@ -396,49 +367,32 @@ def open_metrics(rows: Sequence[Row], *, name: str) -> str:
     every = sorted(rows, key=lambda row: (row["score"], row["series"]))  # stable: the samples of a series follow in time
     ordered, of_modes = ([row for row in every if row["kind"] == kind] for kind in (SCORE, FAILURE_MODE))
     lines: list[str] = []
-    for families, of_kind in ((SCORE_FAMILIES, ordered), (MODE_FAMILIES, of_modes)):
-        for family in families:
-            lines += _family(family, [(_score_labels(name, row), family.value(row), _stamp(row)) for row in of_kind])
+    for families, of_kind in ((_SCORE_FAMILIES, ordered), (_MODE_FAMILIES, of_modes)):
+        for column, family in families.items():
+            lines += _family(*family, [(_score_labels(name, row), row[column], row) for row in of_kind])
+    decided = [row for row in ordered if row["before_state"] is not None]
     verdicts = [
-        ({**_score_labels(name, row), "verdict": state}, float(row["before_state"] == state), _stamp(row))
-        for series in _by_series(ordered)
-        for state in STATES
-        for row in series
-        if row["before_state"] is not None
+        ({**_score_labels(name, row), "verdict": state}, row["before_state"] == state, row)
+        for _, series in groupby(decided, key=lambda row: (row["score"], row["series"]))
+        for state, row in product(STATES, list(series))
     ]
-    lines += _family(VERDICT, verdicts)
-    for family in RUN_FAMILIES:
-        lines += _family(family, [({"name": name}, family.value(row), _stamp(row)) for row in runs])
-    info = [{"name": name, **{key: str(row[key]) for key in ("run_id", "judge", "data")}} for row in runs]
-    lines += _family(INFO, [(labels, 1.0, _stamp(row)) for labels, row in zip(info, runs, strict=True)])
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    lines += _family(*_VERDICT, verdicts)
+    for column, family in _RUN_FAMILIES.items():
+        lines += _family(*family, [({"name": name}, row[column], row) for row in runs])
+    named = [({"name": name, **{key: str(row[key]) for key in ("run_id", "judge", "data")}}, 1, row) for row in runs]
+    return "\n".join([*lines, *_family(*_INFO, named), "# EOF"]) + "\n"
 
 
 def _score_labels(name: str, row: Row) -> dict[str, str]:
     return {"name": name, row["kind"]: row["score"], "series": row["series"]}
 
 
-def _by_series(ordered: Iterable[Row]) -> Iterable[list[Row]]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in ordered:
-        groups.setdefault((row["score"], row["series"]), []).append(row)
-    return groups.values()
-
-
-def _stamp(row: Row) -> str:
-    """The time of a run in seconds since 1970, with milliseconds."""
-    return f" {datetime.fromisoformat(row['created_at']).timestamp():.3f}"
-
-
-def _family(family: Family, samples: Iterable[tuple[Mapping[str, str], float | None, str]]) -> list[str]:
-    lines = [
-        f"{family.name}{{{_labels(labels)}}} {value!r}{stamp}"
-        for labels, value, stamp in samples
-        if value is not None and math.isfinite(value)
-    ]
-    return [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}", *lines] if lines else []
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    escapes = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-    return ",".join(f'{key}="{value.translate(escapes)}"' for key, value in labels.items())
+def _family(name: str, about: str, samples: Iterable[tuple[Mapping[str, str], float | None, Row]]) -> list[str]:
+    """The samples that have a value, each with the time of its run in seconds since 1970."""
+    escapes, lines = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'}), []
+    for labels, value, row in samples:
+        if value is not None and math.isfinite(value):
+            shown = ",".join(f'{key}="{label.translate(escapes)}"' for key, label in labels.items())
+            stamp = datetime.fromisoformat(row["created_at"]).timestamp()
+            lines.append(f"{name}{{{shown}}} {float(value)!r} {stamp:.3f}")
+    return [f"# TYPE {name} gauge", f"# HELP {name} {about}", *lines] if lines else []

@@ -28,62 +28,39 @@ _NAME = 60  # characters of a score's name
 def newest_rows(rows: Sequence[Row], *, headline_only: bool = False) -> list[list[str]]:
     """A row per score of the newest run, the headline first. `runs` are those of its series."""
     shown = sorted(_newest(rows, SCORE), key=lambda row: (not row["headline"], row["score"] != OVERALL.name))
-    return [_newest_row(row, rows) for row in shown if row["headline"] or not headline_only]
+    lines = []
+    for row in shown:
+        bounds = f" [{row['interval_low']:.3f}, {row['interval_high']:.3f}]" if row["interval_low"] is not None else ""
+        mean = "-" if row["mean"] is None else f"{row['mean']:.3f}{bounds}"
+        floor = "-" if row["noise_floor"] is None else f"{row['noise_floor']:.3f}"
+        figures = (_series(row, rows), mean, _change(row, "before"), _change(row, "first"), floor)
+        if row["headline"] or not headline_only:
+            lines.append([on_one_line(row["score"], _NAME), *figures])
+    return lines
 
 
 def newest_mode_rows(rows: Sequence[Row]) -> list[list[str]]:
     """A row of `MODE_HEADS` per failure mode that the newest run or the one before it has in any case, the most frequent first.
     `from -> to` are the rates over the cases of both."""
-    shown = [row for row in _newest(rows, FAILURE_MODE) if row["mean"] or row["before_mean"]]
-    return [
-        [
-            on_one_line(row["score"], _NAME),
-            whole(len(_series(row, rows))),
-            _rate(row),
-            _from_to(row),
-            state_text({"state": row["before_state"], "difference": row["before_difference"]}) if row["before_state"] else "-",
-        ]
-        for row in sorted(shown, key=lambda row: -(row["mean"] or 0))
-    ]
+    lines = []
+    for row in sorted(_newest(rows, FAILURE_MODE), key=lambda row: -(row["mean"] or 0)):
+        low, high, before, change = (row[key] for key in ("interval_low", "interval_high", "before_mean", "before_difference"))
+        bounds = f" [{rate_text(low)}, {rate_text(high)}]" if low is not None else ""
+        from_to = "-" if before is None else f"{rate_text(before)} -> {rate_text(before + change)}"
+        state = state_text({"state": row["before_state"], "difference": change}) if row["before_state"] else "-"
+        if row["mean"] or before:
+            name = on_one_line(row["score"], _NAME)
+            lines.append([name, _series(row, rows), rate_text(row["mean"]) + bounds, from_to, state])
+    return lines
 
 
 def _newest(rows: Sequence[Row], kind: str) -> list[Row]:
     return [row for row in rows if row["run_id"] == rows[-1]["run_id"] and row["kind"] == kind]
 
 
-def _rate(row: Row) -> str:
-    bounds = (
-        f" [{rate_text(row['interval_low'])}, {rate_text(row['interval_high'])}]" if row["interval_low"] is not None else ""
-    )
-    return rate_text(row["mean"]) + bounds
-
-
-def _from_to(row: Row) -> str:
-    if row["before_mean"] is None:
-        return "-"
-    return f"{rate_text(row['before_mean'])} -> {rate_text(row['before_mean'] + row['before_difference'])}"
-
-
-def _newest_row(row: Row, rows: Sequence[Row]) -> list[str]:
-    return [
-        on_one_line(row["score"], _NAME),
-        whole(len(_series(row, rows))),
-        _mean(row),
-        _change(row, "before"),
-        _change(row, "first"),
-        "-" if row["noise_floor"] is None else f"{row['noise_floor']:.3f}",
-    ]
-
-
-def _series(row: Row, rows: Sequence[Row]) -> list[Row]:
-    return [other for other in rows if all(other[key] == row[key] for key in ("kind", "score", "series"))]
-
-
-def _mean(row: Row) -> str:
-    if row["mean"] is None:
-        return "-"
-    bounds = f" [{row['interval_low']:.3f}, {row['interval_high']:.3f}]" if row["interval_low"] is not None else ""
-    return f"{row['mean']:.3f}{bounds}"
+def _series(row: Row, rows: Sequence[Row]) -> str:
+    """How many runs measured it in the same way."""
+    return whole(sum(all(other[key] == row[key] for key in ("kind", "score", "series")) for other in rows))
 
 
 def _change(row: Row, prefix: str) -> str:
@@ -117,10 +94,6 @@ def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
         NOTE,
         "",
         *(("## Failure modes", "", *markdown_table(MODE_HEADS, modes, left=(0, 4)), "") if modes else ()),
-        "## Runs",
-        "",
-        *markdown_table(("run", "created", "judge", "data", "cases", "iterations"), _runs(rows), left=(0, 1, 2, 3)),
-        "",
         f"## The way of each headline score (the last {_MEANS_SHOWN} runs)",
         "",
         "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were.",
@@ -128,21 +101,6 @@ def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
         *_ways(rows),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _runs(rows: Sequence[Row]) -> list[list[str]]:
-    runs = {row["run_id"]: row for row in rows}.values()
-    return [
-        [
-            code_span(row["run_id"]),
-            row["created_at"][:16].replace("T", " "),
-            code_span(row["judge"]),
-            code_span(row["data"]),
-            whole(row["n_cases"]),
-            whole(row["iterations"]),
-        ]
-        for row in runs
-    ]
 
 
 def _ways(rows: Sequence[Row]) -> list[str]:
@@ -218,16 +176,16 @@ def run_list_table(lines: Sequence[RunLine]) -> Table:
         TableColumn(head, is_text=head in _TEXTS, drop=wanted.index(head) + 1 if head in wanted else 0) for head in heads
     ]
     columns.append(TableColumn("differs in", is_text=True, shown_in=MARKDOWN))
-    return Table(tuple(columns), tuple(_run_row(line, names) for line in lines))
-
-
-def _run_row(line: RunLine, names: Sequence[str]) -> TableRow:
-    """A run's row; the reason in place of it where the run cannot be read."""
-    run = Verbatim(line.run_id)
-    if line.unread:
-        return TableRow((run, "", Verbatim(on_one_line(line.unread, 160)), *[""] * (len(names) + 5)), MARKDOWN)
-    figures = (line.cases, Verbatim(line.judge), *(line.scores.get(name, "-") for name in names), line.gates, line.cost)
-    return TableRow((run, Verbatim(line.created), line.state, *figures, Verbatim(differences_text(line))))
+    rows = []
+    for line in lines:
+        run, figures = Verbatim(line.run_id), (line.scores.get(name, "-") for name in names)
+        if line.unread:  # the reason stands in the place of the figures
+            reason = Verbatim(on_one_line(line.unread, 160))
+            rows.append(TableRow((run, "", reason, *[""] * (len(names) + 5)), MARKDOWN))
+        else:
+            cells = (run, Verbatim(line.created), line.state, line.cases, Verbatim(line.judge), *figures, line.gates, line.cost)
+            rows.append(TableRow((*cells, Verbatim(differences_text(line)))))
+    return Table(tuple(columns), tuple(rows))
 
 
 def differences_text(line: RunLine) -> str:

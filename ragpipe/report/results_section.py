@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ragpipe.calibration.corrected_scores import correction_words
@@ -17,7 +17,6 @@ from ragpipe.report.model import (
     Cell,
     Chart,
     Note,
-    Plot,
     RichText,
     RowHead,
     ScoreCell,
@@ -226,38 +225,32 @@ _METHODS_NOTE = (
     "Each score over the cases that both methods have a value for; the interval of the difference is by question. "
     "w/t/l: cases in which the method is better, equal, worse. could show: the true difference that these cases find in 8 of 10 samples."
 )
-_TEXTS = {"score", "verdict"}
 
 
 def methods_section(data: ReportData) -> Section | None:
-    """A row per method and headline score; None for a run of one method."""
+    """A row per method and headline score that it and the first one have values for; None for a run of one method."""
     if data.methods is None:
         return None
-    rows = tuple(row for method, scores in data.methods["candidates"].items() for row in _method_rows(method, scores, data))
+    rows, percent = list[TableRow](), data.settings.percent
+    for method, scores in data.methods["candidates"].items():
+        shown = {
+            heading(name, data.metrics, percent): times_100(score) if name in percent else score
+            for name, score in scores.items()
+            if score["n"]
+        }
+        rows += (TableRow((Verbatim(name), Verbatim(method), *figures)) for name, *figures in difference_rows(shown))
     if not rows:
         return None
-    columns = [TableColumn(head, is_text=head in _TEXTS) for head in HEADS]
+    columns = [TableColumn(head, is_text=head in ("score", "verdict")) for head in HEADS]
     columns.insert(1, TableColumn("method", is_text=True))
     base = Verbatim(data.methods["base"])
     command = Verbatim(f"task=compare compare=methods run={data.methods['run_id']}")
     parts = (
-        Table(tuple(columns), rows, title=("Each method (new) against ", base, " (base)")),
+        Table(tuple(columns), tuple(rows), title=("Each method (new) against ", base, " (base)")),
         Note(_METHODS_NOTE),
         Note(("slices, flips, all scores: ", command)),
     )
     return Section("methods", "Paired differences between methods", parts, folded=True, shown_in=PAGES)
-
-
-def _method_rows(method: str, scores: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
-    """The headline scores that this method and the first one have values for."""
-    percent = data.settings.percent
-    shown = {
-        heading(name, data.metrics, percent): times_100(score) if name in percent else score
-        for name, score in scores.items()
-        if score["n"]
-    }
-    for name, *figures in difference_rows(shown):
-        yield TableRow((Verbatim(name), Verbatim(method), *figures))
 
 
 _CORRECTED_NOTE = (
@@ -273,18 +266,15 @@ def corrected_section(data: ReportData) -> Section | None:
         return None
     heads = ("score", "labels", "judge alone", "corrected")
     columns = tuple(TableColumn(head, is_text=head == "score") for head in heads)
-    rows = tuple(row for name, figures in corrected.items() for row in _corrected_rows(name, figures, data))
-    parts = (Table(columns, rows), Note(_CORRECTED_NOTE))
+    rows = []
+    for name, figures in corrected.items():
+        scaled = (100.0, 1) if name in data.settings.percent else (1.0, 2)
+        head, labels = Verbatim(heading(name, data.metrics, data.settings.percent)), whole(figures["labels"])
+        rows.append(TableRow((head, labels, *_estimates(figures, *scaled))))
+        if rates := figures.get("pass_rates"):
+            rows.append(TableRow((Verbatim(f"{name} passed"), labels, *_estimates(rates, 100.0, 1))))
+    parts = (Table(columns, tuple(rows)), Note(_CORRECTED_NOTE))
     return Section("corrected", "Corrected by human labels", parts, folded=True, shown_in=PAGES)
-
-
-def _corrected_rows(name: str, figures: Mapping[str, Any], data: ReportData) -> Iterator[TableRow]:
-    percent = name in data.settings.percent
-    scaled = (100.0, 1) if percent else (1.0, 2)
-    head = heading(name, data.metrics, data.settings.percent)
-    yield TableRow((Verbatim(head), whole(figures["labels"]), *_estimates(figures, *scaled)))
-    if rates := figures.get("pass_rates"):
-        yield TableRow((Verbatim(f"{name} passed"), whole(figures["labels"]), *_estimates(rates, 100.0, 1)))
 
 
 def _estimates(figures: Mapping[str, Any], factor: float, places: int) -> tuple[Cell, Cell]:
@@ -298,9 +288,9 @@ def _estimates(figures: Mapping[str, Any], factor: float, places: int) -> tuple[
 
 _JURY_NOTE = (
     "unanimous: share of the cases in which all members gave the same value. Agreement among members proves little: judges of one kind "
-    "share their errors. What counts is agreement with people (task=calibrate)."
+    "share their errors. What counts is agreement with people (task=calibrate). alpha: Krippendorff's, by squared differences; kappa: "
+    "Fleiss', for scores of 0 and 1."
 )
-_ALPHA = "alpha: Krippendorff's, by squared differences; kappa: Fleiss', for scores of 0 and 1."
 
 
 def jury_section(data: ReportData) -> Section | None:
@@ -311,21 +301,16 @@ def jury_section(data: ReportData) -> Section | None:
     members = list(jury["members"])
     heads = ("score", "rule", *members, "unanimous", "agreement", "no majority")
     columns = tuple(TableColumn(head, is_text=place < 2) for place, head in enumerate(heads))
-    rows = tuple(_jury_row(name, figures, members) for name, figures in jury["scores"].items())
+    rows = []
+    for name, figures in jury["scores"].items():
+        kind, key = ("alpha ", "alpha") if figures.get("fleiss_kappa") is None else ("kappa ", "fleiss_kappa")
+        means = (_figure(figures["means"].get(member)) for member in members)
+        agreement = (_figure(figures.get("unanimous")), _figure(figures.get(key), kind), whole(figures["no_majority"]))
+        rows.append(TableRow((Verbatim(name), figures["rule"], *means, *agreement)))
     notes = [Note((Verbatim(f"{name}: {label}"),)) for name, label in jury["members"].items()]
     notes += [Note(line) for line in _lines(jury["scores"])]
-    table = Table(columns, rows)
-    parts: tuple[SectionPart, ...] = (table, *notes, Note(_JURY_NOTE), Note(_ALPHA))
+    parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows)), *notes, Note(_JURY_NOTE))
     return Section("jury", "Jury", parts, folded=True, shown_in=PAGES)
-
-
-def _jury_row(name: str, figures: Mapping[str, Any], members: list[str]) -> TableRow:
-    means: list[Cell] = [_figure(figures["means"].get(member)) for member in members]
-    agreement = _figure(figures.get("alpha"), "alpha ")
-    if figures.get("fleiss_kappa") is not None:
-        agreement = _figure(figures["fleiss_kappa"], "kappa ")
-    unanimous = _figure(figures.get("unanimous"))
-    return TableRow((Verbatim(name), figures["rule"], *means, unanimous, agreement, whole(figures["no_majority"])))
 
 
 def _figure(value: float | None, kind: str = "") -> str:
@@ -509,28 +494,15 @@ def _differences(data: ReportData) -> Iterator[Chart]:
         }
         scaled = {head: score for head, score in shown.items() if has_scale(score)}
         others = {head: score for head, score in shown.items() if not has_scale(score)}
-        title, link = (Verbatim(method), " minus ", Verbatim(base)), _Differing(names)
+        title = (Verbatim(method), " minus ", Verbatim(base))
+        link = {head: page_address(score=name, only="1") for head, name in names.items()}.__getitem__
         if scaled:
-            markup = score_forest(scaled, (base, method), link, _parts_words(names.values(), data))
+            parts = ((name, *measured_parts(name, data.metrics)) for name in names.values())
+            words = " ".join(f"{name}: {count} ({measured})." for name, count, measured in parts if count)
+            markup = score_forest(scaled, (base, method), link, words)
             yield Chart(title, markup, folded=method != best)
         if others:
             yield Chart(title, unscaled_forest(others, (base, method), link), folded=method != best)
-
-
-def _parts_words(names: Iterable[str], data: ReportData) -> str:
-    """`overall_score: 2 of 8 parts (retrieval_score, faithfulness).`, for each composite that lacks parts."""
-    parts = ((name, *measured_parts(name, data.metrics)) for name in names)
-    return " ".join(f"{name}: {count} ({measured})." for name, count, measured in parts if count)
-
-
-@dataclass(frozen=True)
-class _Differing:
-    """The address of the questions on which the methods differ in a score. `names` are the scores by their headings."""
-
-    names: Mapping[str, str]
-
-    def __call__(self, head: str) -> str:
-        return page_address(score=self.names[head], only="1")
 
 
 def _means(data: ReportData) -> Iterator[Chart]:
@@ -552,7 +524,10 @@ def _mean_row(name: str, score: Mapping[str, Any] | None, method: str | None, da
         return None
     percent = name in data.settings.percent
     cell = score_cell(score, percent=percent, declared=data.metrics["declared"][name])
-    scale = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip()
+    scale, marks = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip(), None
+    if plot := cell.plot:
+        ends = (None, None) if cell.few else (plot.low, plot.high)
+        marks = Marks(plot.mean, *ends, () if plot.threshold is None else (plot.threshold,), cell.few)
     return MeanRow(
         name,
         page_address(method=method, score=name, verdict="miss"),
@@ -560,13 +535,6 @@ def _mean_row(name: str, score: Mapping[str, Any] | None, method: str | None, da
         f"n = {whole(score['n_ok'])}: too few" if cell.few else cell.interval,
         cell.passed,
         scale,
-        _marks(cell.plot, few=cell.few),
+        marks,
         cell.few,
     )
-
-
-def _marks(plot: Plot | None, *, few: bool) -> Marks | None:
-    if plot is None:
-        return None
-    limits = () if plot.threshold is None else (plot.threshold,)
-    return Marks(plot.mean, None if few else plot.low, None if few else plot.high, limits, few)

@@ -74,23 +74,19 @@ def spread_section(data: ReportData) -> Section | None:
     figures = data.figures
     if figures is None:
         return None
-    charts = (*_histograms(data, figures), *_pairs(data, figures), *_trade(data, figures))
+    of_iteration = f" of iteration {figures.iteration}" if iteration_count(data.metrics) > 1 else ""
+    charts = (*_histograms(data, figures, of_iteration), *_pairs(data, figures, of_iteration), *_trade(data, figures))
     return Section("spread", "Spread", charts, shown_in=HTML) if charts else None
 
 
-def _of_iteration(data: ReportData, figures: CaseFigures) -> str:
-    return f" of iteration {figures.iteration}" if iteration_count(data.metrics) > 1 else ""
-
-
-def _histograms(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
+def _histograms(data: ReportData, figures: CaseFigures, of_iteration: str) -> Iterator[Chart]:
     """A histogram per score and method, those of one score at one height; over all cases where there are too many methods."""
-    names = list(figures.values)
-    methods = dict(figures.methods)
+    names, methods = list(figures.values), figures.methods
     if not names:
         return
-    each = len(methods) > 1 and len(names[:1]) * len(methods) <= _HISTOGRAMS
+    each = 1 < len(methods) <= _HISTOGRAMS
     shown = names[: max(1, _HISTOGRAMS // (len(methods) if each else 1))]
-    groups: dict[str | None, Any] = dict(methods.items()) if each else {None: slice(None)}
+    groups: dict[str | None, Any] = {**methods} if each else {None: slice(None)}
     rows = []
     for name in shown:
         edges = _edges(figures.values[name], data.metrics["declared"][name])
@@ -106,7 +102,7 @@ def _histograms(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
             for method, bins in counted.items()
         ]
         rows.append(Markup('<div class="multiples">{}</div>').format(Markup("").join(drawn)))
-    note = f"Cases{_of_iteration(data, figures)} by value; the bars of one score have one height axis. A bar opens its cases."
+    note = f"Cases{of_iteration} by value; the bars of one score have one height axis. A bar opens its cases."
     yield Chart("Distributions", Markup("\n").join(rows), note, folded=True)
 
 
@@ -153,7 +149,7 @@ def _rounded(value: float, direction: Any) -> str:
     return short or f"{direction(value * 1e6) / 1e6:.10g}"
 
 
-def _pairs(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
+def _pairs(data: ReportData, figures: CaseFigures, of_iteration: str) -> Iterator[Chart]:
     """The two most weighted headline scores against each other, and the first headline score against latency."""
     weights = data.metrics["scoring"].get("weights_used") or {}
     parts = sorted((name for name in figures.values if name != OVERALL.name), key=lambda name: -weights.get(name, 0.0))
@@ -164,24 +160,16 @@ def _pairs(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
         markup = scatter(
             figures.values[across], figures.values[up], bounds, (across, up), label, None if bounds_up == bounds else bounds_up
         )
-        yield Chart(
-            "Score against score",
-            markup,
-            f"A point per case{_of_iteration(data, figures)}; squares where many share a place: the darker, the more.",
-            folded=True,
-        )
+        note = f"A point per case{of_iteration}; squares where many share a place: the darker, the more."
+        yield Chart("Score against score", markup, note, folded=True)
     first = next(iter(headline_names(data.metrics)), "")
     if first in figures.values and np.isfinite(figures.operations[LATENCY]).any():
         times = figures.operations[LATENCY]
         label = f"{first} against latency, {_counted(times, figures.values[first])}"
         reach = (0.0, axis_limit([_REACH * float(np.nanquantile(times, 0.95))]))
         markup = scatter(times, figures.values[first], reach, ("latency, ms", first), label, _scale(first, data))
-        yield Chart(
-            "Score against latency",
-            markup,
-            f"A point per case{_of_iteration(data, figures)}; slower ones than the axis stand at its end.",
-            folded=True,
-        )
+        note = f"A point per case{of_iteration}; slower ones than the axis stand at its end."
+        yield Chart("Score against latency", markup, note, folded=True)
 
 
 def _scale(name: str, data: ReportData) -> tuple[float, float]:
@@ -206,15 +194,14 @@ def _trade(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
     charts = [plane for plane in (_plane(rows, "latency", name, data), _plane(rows, "cost", name, data)) if plane is not None]
     if not charts:
         return
-    absent = [
-        what
-        for what, known in (("latency", any(r.latency for r in rows)), ("tokens and cost", any(r.cost for r in rows)))
-        if not known
-    ]
     note = "A letter per method; the lines are the intervals. Upper left is better and cheaper."
-    if absent:
-        note += f" Not recorded by the system: {', '.join(absent)}."
-    markup = Markup('<div class="multiples wide">{}</div>{}').format(Markup("").join(charts), _trade_table(rows, name))
+    texts = []
+    for row in rows:
+        time, cost = ("not recorded" if row.latency is None else f"{_bounded(row.latency, 0)} ms"), "not recorded"
+        if row.cost is not None:
+            cost = money(row.cost[0]) if row.unit == "usd" else f"{_bounded(row.cost, 0)} tokens"
+        texts.append((row.letter, row.method, _bounded(row.quality, 2), time, cost))
+    markup = Markup('<div class="multiples wide">{}</div>{}').format(Markup("").join(charts), trade_table(texts, name))
     yield Chart("Quality, latency and cost", markup, note, folded=True)
 
 
@@ -285,26 +272,6 @@ def _plane(rows: Sequence[_Traded], kind: str, name: str, data: ReportData) -> M
     return trade_chart(points, limit, _scale(name, data), (head, name), label)
 
 
-def _trade_table(rows: Sequence[_Traded], name: str) -> Markup:
-    texts = [
-        (
-            row.letter,
-            row.method,
-            _bounded(row.quality, 2),
-            "not recorded" if row.latency is None else f"{_bounded(row.latency, 0)} ms",
-            _cost_text(row),
-        )
-        for row in rows
-    ]
-    return trade_table(texts, name)
-
-
-def _cost_text(row: _Traded) -> str:
-    if row.cost is None:
-        return "not recorded"
-    return money(row.cost[0]) if row.unit == "usd" else f"{_bounded(row.cost, 0)} tokens"
-
-
 def _bounded(value: Bounds | None, places: int) -> str:
     """`0.66 [0.54, 0.76]`, without decimals `777 [719, 869]`; `-` for none."""
     if value is None:
@@ -329,7 +296,8 @@ def categories_section(data: ReportData) -> Section | None:
         rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
         link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
         bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
-    columns = (TableColumn("category", is_text=True), *map(TableColumn, ("total", ("passed by ", Verbatim(name)), "rate")))
+    passed_head = TableColumn(("passed by ", Verbatim(name)))
+    columns = (TableColumn("category", is_text=True), TableColumn("total"), passed_head, TableColumn("rate"))
     bars_table = share_table(bars, f"by category, passed by {name}")
     chart = Chart(("Passed by ", Verbatim(name)), bars_table, "A category opens its cases that did not pass.")
     table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
@@ -338,16 +306,9 @@ def categories_section(data: ReportData) -> Section | None:
 
 def slices_section(data: ReportData) -> Section | None:
     """A heat map per field on the HTML page, a table per field of all scores in Markdown; the results show the methods."""
-    tables = tuple(_tables(data))
-    parts: tuple[SectionPart, ...] = (*slice_charts(data), *tables)
-    return Section("slices", "Where", parts, folded=True, shown_in=PAGES) if parts else None
-
-
-def _tables(data: ReportData) -> Iterator[Table]:
-    metrics, percent = data.metrics, data.settings.percent
+    metrics, percent, parts = data.metrics, data.settings.percent, list[SectionPart](slice_charts(data))
     names = by_importance(table_scores(metrics), metrics)
-    heads = (TableColumn(Verbatim(heading(name, metrics, percent))) for name in names)
-    score_columns = (TableColumn("cases"), *heads)
+    score_columns = (TableColumn("cases"), *(TableColumn(Verbatim(heading(name, metrics, percent))) for name in names))
     for field, groups in metrics["by"].items():
         if field == "method" or not groups:
             continue
@@ -358,7 +319,8 @@ def _tables(data: ReportData) -> Iterator[Table]:
             rows.append(TableRow((Verbatim(group), whole(groups[group]["n_cases"]), *cells)))
         columns = (TableColumn(Verbatim(field), is_text=True), *score_columns)
         left_out = len(groups) - len(rows)
-        yield Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=left_out, shown_in=MARKDOWN)
+        parts.append(Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=left_out, shown_in=MARKDOWN))
+    return Section("slices", "Where", tuple(parts), folded=True, shown_in=PAGES) if parts else None
 
 
 _OPEN_LEAST, _OPEN_MOST = 3, 5  # rows of the first map
@@ -419,12 +381,9 @@ def _maps(data: ReportData, names: Sequence[str]) -> Iterator[_Map]:
         for value, group in groups.items():
             cells = [_cell(group["scores"].get(name), name, f"{field}:{value}", data) for name in names]
             rows.append((value, group["n_cases"], cells))
-        yield _Map(field, sorted(rows, key=_prominence), sum(_shaded(cells) for _, _, cells in rows))
-
-
-def _prominence(row: tuple[str, int, Sequence[HeatCell | None]]) -> tuple[bool, int]:
-    """Values with a shaded cell first, then the most frequent."""
-    return not _shaded(row[2]), -row[1]
+        outstanding = sum(_shaded(cells) for _, _, cells in rows)
+        # values with a shaded cell first, then the most frequent
+        yield _Map(field, sorted(rows, key=lambda row: (not _shaded(row[2]), -row[1])), outstanding)
 
 
 def _shaded(cells: Sequence[HeatCell | None]) -> int:

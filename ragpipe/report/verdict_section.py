@@ -19,7 +19,6 @@ from ragpipe.report.model import (
     PAGES,
     TERMINAL,
     Chart,
-    Media,
     Note,
     Piece,
     Prose,
@@ -94,9 +93,24 @@ def gates_section(data: ReportData) -> Section | None:
     ranked = sorted(gates, key=lambda gate: _RANKS.get(gate["outcome"], len(_RANKS)))
     chart = Chart("", limit_table([_limit_row(gate, data) for gate in ranked], "gates"))
     first = sorted(gates, key=lambda gate: gate["verdict"] == "passed")[:_ROWS]
-    rows = tuple(_row(gate, EVERYWHERE if gate in first else PAGES) for gate in gates)
-    notes = (*_against_baseline(gates), *_powers(data))
-    return Section("gates", "Gates", (chart, Table(_COLUMNS, rows), *notes), folded=True)
+    rows = tuple(
+        TableRow(
+            (
+                Verbatim(gate["name"]),
+                gate["tier"],
+                value_text(gate),
+                limit(gate),
+                whole(gate["n_ok"]),
+                percentage(gate["coverage"]),
+                gate["verdict"].replace("_", " "),
+                gate["outcome"],
+                Verbatim(gate["sentence"]),
+            ),
+            EVERYWHERE if gate in first else PAGES,
+        )
+        for gate in gates
+    )
+    return Section("gates", "Gates", (chart, Table(_COLUMNS, rows), *_against_baseline(gates), *_powers(data)), folded=True)
 
 
 def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
@@ -113,15 +127,14 @@ def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
 
 def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
     verdict, outcome = gate["verdict"].replace("_", " "), gate["outcome"]
-    kind = {"blocked": "bad", "warned": "warn", "passed": "good"}.get(outcome, "")
+    kind = _KINDS.get(outcome, "")
     state = verdict if outcome == "passed" else f"{verdict}, {outcome}"
-    value = value_text(gate)
     remark = where_text(gate["where"], "where ") if gate["where"] else ""
     subject = gate.get("score") or gate.get("failure_mode") or ""
     tier = "" if gate["tier"] == "critical" else gate["tier"]
     signed = limit(gate).replace("at least ", "≥ ").replace("at most ", "≤ ")
     words = ", ".join(part for part in (subject if subject != gate["name"] else "", remark, tier) if part)
-    return LimitRow(gate["name"], _failing(gate, data), words, value, signed, _gate_marks(gate), kind, state)
+    return LimitRow(gate["name"], _failing(gate, data), words, value_text(gate), signed, _gate_marks(gate), kind, state)
 
 
 def _failing(gate: Mapping[str, Any], data: ReportData) -> str:
@@ -156,13 +169,8 @@ def _gate_marks(gate: Mapping[str, Any]) -> Marks | None:
     def place(value: float | None) -> float | None:
         return None if value is None else 100 * (value - low) / ((high - low) or 1.0)
 
-    return Marks(
-        place(gate["value"]),
-        place(ends[0]),
-        place(ends[1]),
-        tuple(100 * (end - low) / ((high - low) or 1.0) for end in limits),
-        few,
-    )
+    lines = tuple(100 * (end - low) / ((high - low) or 1.0) for end in limits)
+    return Marks(place(gate["value"]), place(ends[0]), place(ends[1]), lines, few)
 
 
 def _powers(data: ReportData) -> Iterator[Note]:
@@ -181,23 +189,6 @@ def _powers(data: ReportData) -> Iterator[Note]:
         words = power_words(gate, precision, level) if precision else ""
         if words and words != undecided:
             yield Note(("gate ", Verbatim(gate["name"]), f": {words}."), shown_in=PAGES)
-
-
-def _row(gate: Mapping[str, Any], shown_in: Media) -> TableRow:
-    return TableRow(
-        (
-            Verbatim(gate["name"]),
-            gate["tier"],
-            value_text(gate),
-            limit(gate),
-            whole(gate["n_ok"]),
-            percentage(gate["coverage"]),
-            gate["verdict"].replace("_", " "),
-            gate["outcome"],
-            Verbatim(gate["sentence"]),
-        ),
-        shown_in,
-    )
 
 
 def summary_line(metrics: Mapping[str, Any]) -> str:
@@ -248,31 +239,19 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
         yield Note(text, "good" if state["calibrated"] else "plain", PAGES)
 
 
-_FIGURES: tuple[Note, ...] = (
-    Note((Verbatim("too few"), ": fewer than five questions; read such a figure with care.")),
-    Note((Verbatim("78% of 412"), ": the share of 412 cases that reached the threshold of the score (scoring.thresholds).")),
-    Note((Verbatim("coverage"), ": the share of the due judgements that have a value; shown where it is not 100 %.")),
-    Note(
-        (
-            Verbatim("skipped"),
-            ": does not apply to the case, or the system or the data left nothing to judge; ",
-            Verbatim("error"),
-            ": could not be judged. Neither is a 0.",
-        )
-    ),
-    Note(
-        (
-            Verbatim("overall_score"),
-            ": the weighted mean of the scores that a case has, each brought to 0..1. Filters and order of the cases use the "
-            "same scale.",
-        )
-    ),
-    Note("Plots: the bar is the interval, the dot the mean, the upright line the threshold.", shown_in=HTML),
-    Note(
-        "Marks in the contexts are the quotes behind the verdicts: green supports a claim, red goes with a claim that is not "
-        "supported. Marks in the answer are claims that nothing supports.",
-        shown_in=HTML,
-    ),
+_FIGURES = {
+    "too few": "fewer than five questions; read such a figure with care.",
+    "78% of 412": "the share of 412 cases that reached the threshold of the score (scoring.thresholds).",
+    "coverage": "the share of the due judgements that have a value; shown where it is not 100 %.",
+    "skipped": "does not apply to the case, or the system or the data left nothing to judge. It is no 0.",
+    "error": "could not be judged. It is no 0.",
+    "overall_score": "the weighted mean of the scores that a case has, each brought to 0..1. Filters and order of the cases use the "
+    "same scale.",
+}
+_MARKS = (
+    "Plots: the bar is the interval, the dot the mean, the upright line the threshold.",
+    "Marks in the contexts are the quotes behind the verdicts: green supports a claim, red goes with a claim that is not "
+    "supported. Marks in the answer are claims that nothing supports.",
 )
 
 
@@ -280,12 +259,16 @@ def reading_section(data: ReportData) -> Section:
     """A note per kind of figure."""
     level = data.metrics["scoring"]["level"]
     interval = (
-        Verbatim("0.85 [0.82, 0.88]"),
-        f": the mean and its {level:.0%} interval; {level:.0%} of such intervals hold the true mean. Cases that share a "
-        "question are counted as one cluster.",
+        f"the mean and its {level:.0%} interval; {level:.0%} of such intervals hold the true mean. Cases that share a "
+        "question are counted as one cluster."
     )
-    percent = [Note((Verbatim("x100"), ": a score of 0 to 1, printed times 100."))] if data.settings.percent else []
-    return Section("reading", "How to read it", (Note(interval), *percent, *_FIGURES), shown_in=PAGES)
+    percent = {"x100": "a score of 0 to 1, printed times 100."} if data.settings.percent else {}
+    figures = {"0.85 [0.82, 0.88]": interval, **percent, **_FIGURES}.items()
+    notes = (
+        *(Note((Verbatim(figure), f": {words}")) for figure, words in figures),
+        *(Note(text, shown_in=HTML) for text in _MARKS),
+    )
+    return Section("reading", "How to read it", notes, shown_in=PAGES)
 
 
 _NAMED = 5  # other methods that the sentence names
@@ -346,7 +329,7 @@ def _gate(gate: Mapping[str, Any]) -> str:
     run = f" against {on_one_line(gate['against'], _NAME)}" if "against" in gate else ""
     text = f"{' '.join(filter(None, [on_one_line(gate['name'], _NAME), *figures]))}, {limit(gate)}{run}"
     moved = gate.get("paired", {}).get("reason") == "judge_moved"
-    notes = [] if gate["verdict"] == "failed" else [gate["verdict"].replace("_", " ") + (": the judge moved" if moved else "")]
+    notes = [] if gate["verdict"] == "failed" else [gate["verdict"].replace("_", " ") + ": the judge moved" * moved]
     notes += [] if gate["outcome"] == "blocked" else [gate["tier"]]
     return f"{text} ({', '.join(notes)})" if notes else text
 
@@ -464,8 +447,10 @@ def _trust(data: ReportData) -> Iterator[tuple[str, str]]:
                 its = "its" if len(names) == 1 else "their"
                 yield code, f"{', '.join(names)} {verdict} {its} calibration against human labels"
         if not (failed or passed or metrics["judge"]["calibrated"]):
-            text = "the judge is not calibrated against human labels: how often its verdicts are right is not known"
-            yield "uncalibrated", text
+            yield (
+                "uncalibrated",
+                "the judge is not calibrated against human labels: how often its verdicts are right is not known",
+            )
     if failed_judgements := metrics["n_failed_judgements"]:
         yield "judgements_failed", f"{plural(failed_judgements, 'judgement')} with an error"
     if errors := metrics["overall"]["operations"]["n_error"]:
