@@ -6,68 +6,28 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import io
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
-
-class SteadyStream(io.TextIOBase):
-    """A text stream that cannot end a run: a closed pipe or a character that it cannot encode is no reason to stop."""
-
-    def __init__(self, stream: TextIO):
-        self._stream, self._gone = stream, False
-
-    def write(self, text: str) -> int:
-        if not self._gone:
-            try:
-                self._write(text)
-            except (ValueError, OSError):
-                self._gone = True
-        return len(text)
-
-    def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-        except UnicodeEncodeError:
-            encoding = self._stream.encoding or "ascii"
-            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-
-    def flush(self) -> None:
-        if not self._gone:
-            try:
-                self._stream.flush()
-            except (ValueError, OSError):
-                self._gone = True
-
-    def isatty(self) -> bool:
-        return not self._gone and self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding or "utf-8"
+from ragpipe.core.safe_stream import SafeStream
 
 
 @contextlib.contextmanager
 def steady_streams() -> Iterator[None]:
-    """Standard output and standard error as steady streams, also where the process has none."""
+    """Standard output and standard error as streams that cannot end a run, also where the process has none."""
     before = sys.stdout, sys.stderr
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout, sys.stderr = (SteadyStream(stream or nowhere) for stream in before)
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            sys.stdout, sys.stderr = before
+    sys.stdout, sys.stderr = map(SafeStream, before)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
 
 
 @contextlib.contextmanager

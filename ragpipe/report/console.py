@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from ragpipe.core.safe_stream import SafeStream
 from ragpipe.core.text import on_one_line, printable
 from ragpipe.report.styled_text import (
     GAP,
@@ -108,7 +109,7 @@ class Console:
     ) -> None:
         """Print a table of texts. Columns in `left` are aligned left, others right; cells that are too wide are broken."""
         grid = [[on_one_line(head, _HEAD_MAX) for head in heads], *lines]
-        shown = [[type(cell)(self._out.writable(printable(cell))) for cell in row] for row in grid]
+        shown = [[type(cell)(self._out.as_shown(printable(cell))) for cell in row] for row in grid]
         if title:
             self.lines([(Head(on_one_line(title)),)])
         heads, *rows = folded_cells(shown, self.width)
@@ -136,7 +137,7 @@ class Console:
     @property
     def screen(self) -> Screen:
         """The screen that results are shown on."""
-        return Screen(self.width, lambda text: self._out.writable(printable(text)))
+        return Screen(self.width, lambda text: self._out.as_shown(printable(text)))
 
     def _write_line(self, stream: SafeStream, line: Line) -> None:
         """Print the pieces of a line, with their colours on a terminal that has them."""
@@ -149,7 +150,7 @@ class Console:
 
         live = self._progress.live if self._progress else None
         rich = live.console if live else Rich(file=stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
-        parts = ((stream.writable(printable(piece)), STYLES.get(type(piece), "")) for piece in line)
+        parts = ((stream.as_shown(printable(piece)), STYLES.get(type(piece), "")) for piece in line)
         rich.print(Text.assemble(*parts), soft_wrap=True)
         stream.flush()
 
@@ -301,66 +302,6 @@ class Progress:
         assert self._live is not None
         width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
         return Text(self._line(state, width=width), no_wrap=True, overflow="crop")
-
-
-_PLAIN = str.maketrans({"±": "+/-", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "↓": "(lower)", "↑": "(higher)"})
-
-
-class SafeStream:
-    """Wraps `sys.stdout` or `sys.stderr`, which may be None, closed, a broken pipe or ASCII only."""
-
-    def __init__(self, stream: TextIO | None):
-        self._stream = stream
-        self.silent = stream is None
-        self.encoding = getattr(stream, "encoding", None) or "utf-8"
-        self.ascii_only = not self.encoding.lower().replace("-", "").startswith("utf")
-
-    def write(self, text: str) -> int:
-        if not self.silent and self._stream is not None:
-            try:
-                self._stream.write(self.writable(text))
-            except (OSError, ValueError):
-                self._fall_silent()
-        return len(text)
-
-    def flush(self) -> None:
-        if not self.silent and self._stream is not None:
-            try:
-                self._stream.flush()
-            except (OSError, ValueError):
-                self._fall_silent()
-
-    def isatty(self) -> bool:
-        try:
-            return not self.silent and self._stream is not None and self._stream.isatty()
-        except (OSError, ValueError):
-            return False
-
-    @property
-    def can_redraw(self) -> bool:
-        """Whether it is a terminal that can draw a line again; one with `TERM=dumb` cannot."""
-        terminal = os.environ.get("TERM", "" if os.name == "nt" else "dumb")
-        return self.isatty() and terminal not in ("dumb", "unknown")
-
-    def fileno(self) -> int:
-        if self._stream is None:
-            raise OSError("no stream")
-        return self._stream.fileno()
-
-    def writable(self, text: str) -> str:
-        """The text as this stream will show it."""
-        if self.ascii_only:
-            text = text.translate(_PLAIN)
-        return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
-
-    def _fall_silent(self) -> None:
-        """Write no more, and give the interpreter's own flush at exit a place to write to."""
-        self.silent = True
-        if self._stream in (sys.__stdout__, sys.__stderr__):
-            with suppress(OSError, ValueError, AttributeError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, self.fileno())
-                os.close(nowhere)
 
 
 _SEPARATOR = " | "

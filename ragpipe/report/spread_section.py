@@ -86,7 +86,7 @@ def _histograms(data: ReportData, figures: CaseFigures, of_iteration: str) -> It
         return
     each = 1 < len(methods) <= _HISTOGRAMS
     shown = names[: max(1, _HISTOGRAMS // (len(methods) if each else 1))]
-    groups: dict[str | None, Any] = {**methods} if each else {None: slice(None)}
+    groups: dict[str | None, Any] = dict[str | None, Any](methods.items()) if each else {None: slice(None)}
     rows = []
     for name in shown:
         edges = _edges(figures.values[name], data.metrics["declared"][name])
