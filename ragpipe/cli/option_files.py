@@ -113,6 +113,7 @@ def experiment(
         remarks: recorded names that cannot be scores, and why.
     """
     name, chosen = folder.name, [*choice.chosen, *(["recorded"] if entries else [])]
+    left_out = sorted(choice.left_out.items(), key=lambda item: (item[1] != NEEDS_MODEL, item[0]))
     return _text(
         "# @package _global_",
         "# yaml-language-server: $schema=../schema/run.json",
@@ -124,7 +125,7 @@ def experiment(
         f"  - override /judge: rules   # no key, no network; `{name}` for a language model",
         "  - override /metrics:",
         *(f"      - {metric}" for metric in chosen),
-        *_left_out_lines(choice.left_out),
+        *(f"      # - {metric}   # needs {lack}" for metric, lack in left_out),
         "",
         f"name: {name}",
         *_parameter_lines(choice, entries, remarks),
@@ -178,11 +179,6 @@ def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator
             yield f"  # {name}: NAME   # {about}"
 
 
-def _left_out_lines(left_out: Mapping[str, str]) -> Iterator[str]:
-    for metric, lack in sorted(left_out.items(), key=lambda item: (item[1] != NEEDS_MODEL, item[0])):
-        yield f"      # - {metric}   # needs {lack}"
-
-
 def _parameter_lines(choice: MetricChoice, entries: Sequence[RecordedEntry], remarks: Sequence[str]) -> Iterator[str]:
     """The section `metrics`: one rank for retrieval, and the recorded verdicts."""
     if "retrieval" in choice.chosen or entries:
@@ -219,16 +215,8 @@ _GOOD_WHEN_HIGH = {"open_rag_eval": {"hallucination_score"}}  # 1 says that noth
 
 @dataclass(frozen=True, slots=True)
 class RecordedEntry:
-    """An entry of `take`.
-
-    Attributes:
-        score: the name of the score.
-        source: the name of the recorded value.
-        scale: its ends; None for a count.
-        is_binary: whether only true and false were seen.
-        higher_is_better: whether a high value is a good one, by its name.
-        seen: what was seen, for a comment.
-    """
+    """An entry of `take`: the score made of the recorded value `source`. `scale` has its ends, None for a count; `is_binary`: only
+    true and false were seen; `higher_is_better` is told by the name; `seen` is for a comment."""
 
     score: str
     source: str
@@ -256,25 +244,14 @@ def recorded_entries(
         if "." in source:
             left_out.append(f"{source}: a name with a point would be read as a part of another")
             continue
-        score = _score_name(source, option, names)
+        plain = re.sub(r"\W+", "_", source.lower(), flags=re.ASCII).strip("_") or "verdict"
+        score = plain if plain not in names else f"{option}_{plain}"
+        while score in names:
+            score += "_"
         names.add(score)
-        entries.append(
-            RecordedEntry(score, source, seen.scale, seen.is_boolean, _is_good_when_high(source, option), _remark(seen))
-        )
+        is_good = not _BAD_WHEN_HIGH.search(source.lower()) or source.lower() in _GOOD_WHEN_HIGH.get(option, ())
+        entries.append(RecordedEntry(score, source, seen.scale, seen.is_boolean, is_good, _remark(seen)))
     return entries, left_out
-
-
-def _score_name(source: str, option: str, taken: Collection[str]) -> str:
-    plain = re.sub(r"\W+", "_", source.lower(), flags=re.ASCII).strip("_") or "verdict"
-    name = plain if plain not in taken else f"{option}_{plain}"
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _is_good_when_high(source: str, option: str) -> bool:
-    name = source.lower()
-    return not _BAD_WHEN_HIGH.search(name) or name in _GOOD_WHEN_HIGH.get(option, ())
 
 
 def _remark(seen: SeenVerdicts) -> str:
@@ -284,9 +261,7 @@ def _remark(seen: SeenVerdicts) -> str:
 
 
 NEEDS_MODEL = "a language model"
-_NOT_OFFERED = frozenset(
-    ("recorded", "chunk_faithfulness", "chunk_relevancy", "one_chunk_suffices")
-)  # `recorded` has entries of its own
+_NOT_OFFERED = ("recorded", "chunk_faithfulness", "chunk_relevancy", "one_chunk_suffices")  # `recorded` has entries of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +357,12 @@ def write_new(folder: Path, files: Mapping[str, str]) -> None:
         existing = f"{str(folder)!r}, which exists already"
         problem = Problem("command line", "dir", existing, "a new or empty folder", "choose another name")
         raise ConfigError("task=init overwrites nothing", [problem])
+    schemas = conf_dir() / "schema"
+    texts = {
+        f"schema/{path.relative_to(schemas).as_posix()}": path.read_text(encoding="utf-8") for path in schemas.rglob("*.json")
+    }
     try:
-        for file, text in (dict(files) | _shipped_schemas()).items():
+        for file, text in {**files, **texts}.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             with open(folder / file, "x", encoding="utf-8") as stream:
                 stream.write(text)
@@ -422,14 +401,6 @@ def _marker_of(folder: Path) -> StartFolder | None:
         return StartFolder(root=folder, **json.loads((folder / MARKER).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _shipped_schemas() -> dict[str, str]:
-    """The JSON Schemas that the YAML written here names, by their paths in the folder."""
-    folder = conf_dir() / "schema"
-    return {
-        f"schema/{path.relative_to(folder).as_posix()}": path.read_text(encoding="utf-8") for path in folder.rglob("*.json")
-    }
 
 
 _TITLE = "nothing was written and nothing was started"

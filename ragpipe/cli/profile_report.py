@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -31,24 +31,28 @@ def print_profile(
     is_mapped: bool,
 ) -> None:
     """Print what looks wrong, how the first case was mapped, and the profile."""
-    console.say(profile_title(dataset, profile))
+    title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
+    cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
+    console.say(f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title)
     if index is not None:
         for note in index_notes(index.coverage(record.sample for record in dataset)):
             console.say(f"index: {on_one_line(note, 1000)}")
     for line in dataset.remarks():
         console.warn(on_one_line(line, 1000))
-    print_findings(profile, pointers, console)
+    findings = profile.findings()
+    for text in [*(str(f) for f in findings if f.is_warning), *pointers.warnings()]:
+        console.warn(on_one_line(text, 1000))
+    for text in [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]:
+        console.say(on_one_line(text, 1000))
     if is_mapped:
         print_first_case(dataset.first(), console)
     if unread := unread_line(dataset.unread()):
         console.say(unread)
-    print_fields(profile, console)
-
-
-def profile_title(dataset: Dataset, profile: DataProfile) -> str:
-    title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
-    cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
-    return f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title
+    rows = profile_rows(profile)
+    further = [row for row in rows if row.is_rare or row.field.startswith(_FURTHER)] if len(rows) > _FEW else []
+    console.table(("field", "in", "values"), [row[:3] for row in rows if row not in further], left=(0, 1, 2))
+    if further:
+        console.say(f"and {', '.join(row.field for row in further)}: plan.out=plan.json")
 
 
 def print_first_case(first: Sequence[FieldShown], console: Console) -> None:
@@ -73,48 +77,13 @@ def _short(value: Any, width: int) -> str:
     return on_one_line(text, width)
 
 
-FURTHER = ("meta.", "expected.", "usage.", "tags", "subcategory", "contexts[].score", "contexts[].doc_type")
+_FURTHER = ("meta.", "expected.", "usage.", "tags", "subcategory", "contexts[].score", "contexts[].doc_type")
 """Fields that a table of many leaves for `plan.out`, beside rare ones; their names are below it."""
-
-
-FEW = 20
-"""Fields up to which the table has them all."""
-
-
-def print_findings(profile: DataProfile, pointers: Pointers, console: Console) -> None:
-    """Print warnings, then what is good to know."""
-    findings = profile.findings()
-    for text in [*(str(f) for f in findings if f.is_warning), *pointers.warnings()]:
-        console.warn(on_one_line(text, 1000))
-    for text in [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]:
-        console.say(on_one_line(text, 1000))
-
-
-def print_fields(profile: DataProfile, console: Console) -> None:
-    """Print the table of the fields, and the names of those that it leaves out."""
-    rows = profile_rows(profile)
-    further = [row for row in rows if row.is_rare or row.field.startswith(FURTHER)] if len(rows) > FEW else []
-    console.table(HEADS, [row[:3] for row in rows if row not in further], left=(0, 1, 2))
-    if further:
-        console.say(f"and {', '.join(row.field for row in further)}: plan.out=plan.json")
-
-
-HEADS = ("field", "in", "values")
-
-
-FEW_LABELS = 4
-"""Different labels up to which they are listed, however seldom each is."""
-
-
-LABELS_WIDTH = 32
-"""Characters of labels that a line shows, and the one that goes over."""
-
-
-APART = 0.1
-"""By how much shares of methods must differ for the range over methods to be shown."""
-
-
-RARE = 0.1
+_FEW = 20  # fields up to which the table has them all
+_FEW_LABELS = 4  # different labels up to which they are listed, however seldom each is
+_LABELS_WIDTH = 32  # characters of labels that a line shows, and the one that goes over
+_APART = 0.1  # by how much shares of methods must differ for the range over methods to be shown
+_RARE = 0.1
 
 
 class FieldRow(NamedTuple):
@@ -141,13 +110,16 @@ def profile_rows(profile: DataProfile) -> list[FieldRow]:
         if "[]." in name:
             rows.append(FieldRow(name, "", values))
         else:
-            rows.append(_row(name, found.present, cases, f"{values}{_by_method(found, profile.cases)}"))
+            shares = [found.by_method[method] / of for method, of in profile.cases.items()]
+            if max(shares) - min(shares) > _APART:
+                values += f"; in {min(shares):.0%} to {max(shares):.0%} by method"
+            rows.append(_row(name, found.present, cases, values))
     return rows
 
 
 def _row(name: str, present: int, of: int, values: str) -> FieldRow:
     extent = "all" if present == of else f"{present:,} of {of:,}"
-    return FieldRow(name, extent, values, is_rare=present < RARE * of and name != "error")
+    return FieldRow(name, extent, values, is_rare=present < _RARE * of and name != "error")
 
 
 def _values(name: str, whole: Distribution, each: Distribution | None = None) -> str:
@@ -177,10 +149,10 @@ def _number(value: float) -> str:
 
 def _labels(found: Distribution) -> str:
     """The most frequent labels with their counts; how many there are where nearly all are different."""
-    if found.has_more_labels or len(found.labels) > max(FEW_LABELS, found.n_values / 2):
+    if found.has_more_labels or len(found.labels) > max(_FEW_LABELS, found.n_values / 2):
         count = f"over {len(found.labels):,}" if found.has_more_labels else f"{len(found.labels):,}"
         return f"{count} different, such as {_label(next(iter(found.labels)))}"
-    shown, room = [], LABELS_WIDTH
+    shown, room = [], _LABELS_WIDTH
     for label, n in found.labels.most_common():
         shown.append(f"{_label(label)} {n:,}")
         room -= len(shown[-1]) + 2
@@ -191,10 +163,4 @@ def _labels(found: Distribution) -> str:
 
 
 def _label(label: object) -> str:
-    return str(label).lower() if isinstance(label, bool) else on_one_line(str(label), LABELS_WIDTH)
-
-
-def _by_method(found: Distribution, cases: Mapping[str, int]) -> str:
-    """The range over methods of the share of cases that have the field, where these differ."""
-    shares = [found.by_method[method] / of for method, of in cases.items()]
-    return f"; in {min(shares):.0%} to {max(shares):.0%} by method" if max(shares) - min(shares) > APART else ""
+    return str(label).lower() if isinstance(label, bool) else on_one_line(str(label), _LABELS_WIDTH)

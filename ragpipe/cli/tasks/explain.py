@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,7 +25,6 @@ from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader
 from ragpipe.runs.settings import RunConfig
 from ragpipe.score.normalisation import OVERALL
-from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.recorded_replies import RecordedRowReplies
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import numbered_rows, query_rows, read_columns
@@ -63,9 +62,12 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
 def run(task: FinishedRunTask[ExplainSettings], console: Console) -> int:
     """Print the chain; for a question that several methods answered, with no method named, a table of all of them. Returns 0.
     Raises DataError for a case or a metric that the run does not have."""
-    if records := _records_by_method(task):
+    folder, settings, records = task.finished.folder, task.settings, list[dict[str, Any]]()
+    if settings.method is None and settings.iteration in folder.iterations():
+        records = list(query_rows(folder.iteration(settings.iteration).records, sample_id=settings.case))
+    if len({row["method"] for row in records}) > 1:
         columns, lines = question_table(records, _score_names(task))
-        console.say(f"question {task.settings.case}: {on_one_line(records[0]['question'], 2000)}")
+        console.say(f"question {settings.case}: {on_one_line(records[0]['question'], 2000)}")
         console.folded(columns, lines)
         console.say("the chain behind the figures of one of them: add method=NAME")
         return 0
@@ -79,20 +81,27 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
     settings, folder, config = task.settings, task.finished.folder, task.finished.config
     if settings.iteration not in folder.iterations():
         raise _not_in_run("iteration", str(settings.iteration), [str(number) for number in folder.iterations()])
-    case = _read_case(folder, settings)
+    with closing(CaseReader(folder.samples, folder.outputs, settings.iteration)) as reader:
+        case = reader.case_at(_row_of(folder, settings))
     metrics = _chosen_metrics(task)
     iteration = folder.iteration(settings.iteration)
     key = {name: getattr(case.output, name) for name in OUTPUT_KEY}
     scores = [row for row in query_rows(iteration.scores, **key) if row["metric"] in metrics]
     asked = [row for row in query_rows(iteration.judge_inputs, **key) if row["metric"] in metrics]
     measured = dict.fromkeys(row["metric"] for row in scores if row["status"] == "ok")
+    arithmetic = {}
+    for row in scores:
+        if row["value"] is not None:
+            metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
+            words = mean_of_references(details) or metric.explain_value(row["score_name"], row["value"], details)
+            arithmetic[row["score_name"]] = words or ""
     return CaseExplanation(
         case=case,
         scores=scores,
         asked=in_call_order(config, case, asked, references_of(folder.samples)),
         record=next(iter(query_rows(iteration.records, **key)), {}),
         specs={spec.name: spec for metric in config.metrics.values() for spec in metric.scores()},
-        arithmetic=_arithmetic(config, scores),
+        arithmetic=arithmetic,
         scoring=config.scoring,
         messages=settings.messages,
         notes={name: [*_order_notes(config), *config.metrics[name].notes(case)] for name in measured},
@@ -114,27 +123,6 @@ def _order_notes(config: RunConfig) -> list[str]:
     ]
 
 
-def _arithmetic(config: RunConfig, scores: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """How each value was computed, in words, by the name of the score; empty where the metric does not say."""
-    arithmetic = {}
-    for row in scores:
-        if row["value"] is None:
-            continue
-        metric, details = config.metrics[row["metric"]], json.loads(row["details"] or "{}")
-        words = mean_of_references(details) or metric.explain_value(row["score_name"], row["value"], details)
-        arithmetic[row["score_name"]] = words or ""
-    return arithmetic
-
-
-def _records_by_method(task: FinishedRunTask[ExplainSettings]) -> list[dict[str, Any]]:
-    """The records of the question where several methods answered it and none is named; empty otherwise."""
-    folder, settings = task.finished.folder, task.settings
-    if settings.method is not None or settings.iteration not in folder.iterations():
-        return []
-    records = list(query_rows(folder.iteration(settings.iteration).records, sample_id=settings.case))
-    return records if len({row["method"] for row in records}) > 1 else []
-
-
 def _score_names(task: FinishedRunTask[ExplainSettings]) -> list[str]:
     """The scores of the table: those of the chosen metrics, and the composites made of them."""
     config, chosen = task.finished.config, _chosen_metrics(task)
@@ -143,14 +131,6 @@ def _score_names(task: FinishedRunTask[ExplainSettings]) -> list[str]:
     shown = config.scoring.all_specs([spec for name in specs if name in chosen for spec in specs[name]])
     overall = [OVERALL] if config.scoring.shows_overall([spec.name for spec in every]) else []
     return [spec.name for spec in (*shown, *overall)]
-
-
-def _read_case(folder: RunFolder, settings: ExplainSettings) -> Case:
-    reader = CaseReader(folder.samples, folder.outputs, settings.iteration)
-    try:
-        return reader.case_at(_row_of(folder, settings))
-    finally:
-        reader.close()
 
 
 def _row_of(folder: RunFolder, settings: ExplainSettings) -> int:
@@ -176,17 +156,13 @@ def _chosen_metrics(task: FinishedRunTask[ExplainSettings]) -> set[str]:
         return set(config.metrics)
     by_score = {spec.name: {metric.name} for metric in config.metrics.values() for spec in metric.scores()}
     by_metric = {metric: {metric} for metric in config.metrics}
-    known = by_score | by_metric | _metrics_of_composites(config.scoring, by_score)
+    weights = {name: composite.weights for name, composite in config.scoring.composites.items() if composite}
+    weights[OVERALL.name] = config.scoring.weight_shares()
+    composites = {name: {metric for score in parts for metric in by_score.get(score, ())} for name, parts in weights.items()}
+    known = by_score | by_metric | composites
     if name not in known:
         raise _not_in_run("metric", name, list(known))
     return known[name]
-
-
-def _metrics_of_composites(scoring: ScoringSettings, by_score: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """For each composite, the metrics behind its parts."""
-    weights = {name: composite.weights for name, composite in scoring.composites.items() if composite}
-    weights[OVERALL.name] = scoring.weight_shares()
-    return {name: {metric for score in parts for metric in by_score.get(score, ())} for name, parts in weights.items()}
 
 
 def _not_in_run(key: str, value: str, known: list[str]) -> DataError:

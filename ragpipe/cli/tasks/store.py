@@ -127,8 +127,16 @@ def _print_stats(task: StoreTask, console: Console) -> None:
     stats = census(task.place, {folder.run_id for folder in all_runs(Path(task.settings.output_dir))})
     size = f"{stats['bytes'] / 2**20:,.1f} MiB"
     console.say(f"{stats['file']}: {size}, {stats['oldest'] or '-'} to {stats['newest'] or '-'}")
-    console.table(("of", "name", "calls", "tokens"), list(_call_rows(stats)), left=(0, 1))
-    console.table(("of", "name", "calls", "replies", "tokens", "paid"), list(_spend_rows(stats)), left=(0, 1))
+    groups = [("replies", "", stats["replies"]), ("failures", "", stats["failures"])]
+    groups += [("status", status, counts) for status, counts in stats["by_status"].items() if status != "ok"]
+    groups += [("judge", judge, counts) for judge, counts in stats["by_judge"].items()]
+    calls = [(of, name, whole(n["calls"]), whole(n["tokens_in"] + n["tokens_out"])) for of, name, n in groups]
+    console.table(("of", "name", "calls", "tokens"), calls, left=(0, 1))
+    spend = [("paid", "in all", Usage.from_json(stats["paid"]))]
+    for run_id, document in stats["paid_by_run"].items():
+        spend.append(("run", run_id if document["folder"] else f"{run_id} (no folder)", Usage.from_json(document)))
+    paid = [(of, name, whole(n.calls), whole(n.replies), whole(n.tokens), price(n)) for of, name, n in spend]
+    console.table(("of", "name", "calls", "replies", "tokens", "paid"), paid, left=(0, 1))
     if stats["damaged"]:
         count = whole(stats["damaged"])
         console.warn(f"{count} stored replies are damaged: they count as not there, and are asked again")
@@ -140,28 +148,10 @@ def _print_stats(task: StoreTask, console: Console) -> None:
         console.say(f"written: {task.settings.to}")
 
 
-def _call_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    groups = [("replies", "", stats["replies"]), ("failures", "", stats["failures"])]
-    groups += [("status", status, counts) for status, counts in stats["by_status"].items() if status != "ok"]
-    groups += [("judge", judge, counts) for judge, counts in stats["by_judge"].items()]
-    for kind, name, counts in groups:
-        yield kind, name, whole(counts["calls"]), whole(counts["tokens_in"] + counts["tokens_out"])
-
-
-def _spend_rows(stats: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, str, str]]:
-    spend = [("paid", "in all", stats["paid"])]
-    for run_id, document in stats["paid_by_run"].items():
-        spend.append(("run", run_id if document["folder"] else f"{run_id} (no folder)", document))
-    for kind, name, document in spend:
-        usage = Usage.from_json(document)
-        yield kind, name, whole(usage.calls), whole(usage.replies), whole(usage.tokens), price(usage)
-
-
 def _prune(task: StoreTask, console: Console) -> None:
     settings = task.settings
-    choice = Choice(
-        settings.older_than_days, task.run_id, referenced_keys(Path(settings.output_dir)) if settings.unused else None
-    )
+    used = referenced_keys(Path(settings.output_dir)) if settings.unused else None
+    choice = Choice(settings.older_than_days, task.run_id, used)
     pruned = prunable(task.place, choice) if settings.dry_run else prune(task.place, choice)
     paid = Usage.from_json(pruned["paid"])
     text = f"{whole(pruned['calls'])} calls, {whole(paid.tokens)} tokens, {price(paid)}"
