@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ragpipe.core.text import on_one_line
@@ -34,7 +34,14 @@ def agreement_sections(agreement: Mapping[str, Any]) -> list[Section]:
     title = f"old ({agreement['old']['judge']}) against new ({agreement['new']['judge']}){more}"
     lines = (Note(Verbatim(line)) for line in [*question_lines(agreement), *absent_lines(agreement)])
     table = Table(tuple(columns), tuple(rows), Verbatim(title))
-    flips = tuple(row for name, score in scores.items() for row in _flipped_rows(name, score))
+    flips = tuple(
+        TableRow(
+            (Verbatim(name), CaseName.of(case), str(case["iteration"]), _number(case["old"]), _number(case["new"]), verdict)
+        )
+        for name, score in scores.items()
+        for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed"))
+        for case in score["flips"][direction]["examples"]
+    )
     heads = ("score", "case", "iteration", "old", "new", "now")
     flipped = Table(tuple(TableColumn(head, is_text=head in ("score", "case", "now")) for head in heads), flips)
     return [
@@ -60,13 +67,6 @@ def _figures(score: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _flipped_rows(name: str, score: Mapping[str, Any]) -> Iterator[TableRow]:
-    for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed")):
-        for case in score["flips"][direction]["examples"]:
-            figures = (str(case["iteration"]), _number(case["old"]), _number(case["new"]), verdict)
-            yield TableRow((Verbatim(name), CaseName.of(case), *figures))
-
-
 def question_lines(agreement: Mapping[str, Any]) -> list[str]:
     """What the new run asked compared with the old one, and what both cost."""
     asked, old, new = agreement["questions"], agreement["cost"]["old"], agreement["cost"]["new"]
@@ -85,15 +85,9 @@ def changed_rows(agreement: Mapping[str, Any]) -> tuple[list[list[str]], int]:
     for name, score in agreement["scores"].items():
         old, new, flips = score["old"], score["new"], score["flips"]
         if old != new or flips["to_passed"]["n"] or flips["to_failed"]["n"]:
-            rows.append(
-                [
-                    name,
-                    _step(old["mean"], new["mean"], _number),
-                    _step(old["threshold"], new["threshold"], lambda value: "-" if value is None else f"{value:g}"),
-                    _step(old["pass_rate"], new["pass_rate"], percentage),
-                    _flips(score),
-                ]
-            )
+            means, rates = _step(old["mean"], new["mean"], _number), _step(old["pass_rate"], new["pass_rate"], percentage)
+            thresholds = _step(old["threshold"], new["threshold"], lambda value: "-" if value is None else f"{value:g}")
+            rows.append([name, means, thresholds, rates, _flips(score)])
     return rows, len(agreement["scores"]) - len(rows)
 
 

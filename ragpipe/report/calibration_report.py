@@ -169,11 +169,11 @@ def _number(value: float, signed: bool) -> str:
 
 def calibration_markdown(calibration: Calibration) -> str:
     """The page `calibration.md`."""
+    run = f"Run {code_span(calibration.run_id)}, judge {code_span(calibration.judge.label)}"
     lines = [
         "# How far the judge agrees with people",
         "",
-        f"Run {code_span(calibration.run_id)}, judge {code_span(calibration.judge.label)}. Intervals are at the level of the run and go by "
-        "questions.",
+        f"{run}. Intervals are at the level of the run and go by questions.",
         "",
         *(f"- {escape_markdown(verdict_line(name, score))}" for name, score in calibration.scores.items()),
     ]
@@ -202,39 +202,25 @@ def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
         yield f"- passed by people: {estimate_text(score.prevalence)}; by the judge: {estimate_text(score.judged_prevalence)}"
     if score.ceiling and score.ceiling.highest_correlation is not None:
         yield f"- highest correlation that any judge can have with these labels: {score.ceiling.highest_correlation:.2f}"
-    yield from _confusion(score)
-    yield from _slices(score)
-
-
-def _confusion(score: ScoreCalibration) -> Iterator[str]:
     if table := score.confusion:
         heads = ["people", *(f"judge: {escape_markdown(name, _ID)}" for name in table.classes)]
-        rows = [
-            [escape_markdown(name, _ID), *map(str, counts)] for name, counts in zip(table.classes, table.counts, strict=True)
-        ]
+        rows = [[escape_markdown(name, _ID), *map(str, n)] for name, n in zip(table.classes, table.counts, strict=True)]
+        yield from ("", *markdown_table(heads, rows))
+    if score.slices:  # no figure of one with fewer than 5 questions
+        keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in score.slices)]
+        heads = ["slice", "cases", "questions", *(_HEADS.get(key, key) for key in (*keys, "difference"))]
+        rows = []
+        for part in score.slices:
+            name, counts = (
+                code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
+                (part.difference.n, part.difference.clusters),
+            )
+            figures = {**{key: part.statistics.get(key) for key in keys}, "difference": part.difference}
+            rows.append([name, *map(str, counts), *(_of_slice(figures[key], signed=key == "difference") for key in figures)])
         yield from ("", *markdown_table(heads, rows))
 
 
-def _slices(score: ScoreCalibration) -> Iterator[str]:
-    """The table of the slices; no figure of one with fewer than 5 questions."""
-    if not score.slices:
-        return
-    keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in score.slices)]
-    rows = [
-        [
-            code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
-            str(part.difference.n),
-            str(part.difference.clusters),
-            *(_of_slice(part.statistics.get(key)) for key in keys),
-            _of_slice(part.difference, signed=True),
-        ]
-        for part in score.slices
-    ]
-    heads = ["slice", "cases", "questions", *(_HEADS.get(key, key) for key in keys), _HEADS["difference"]]
-    yield from ("", *markdown_table(heads, rows))
-
-
-def _of_slice(statistic: CalibrationStatistic | None, *, signed: bool = False) -> str:
+def _of_slice(statistic: CalibrationStatistic | None, *, signed: bool) -> str:
     if statistic is not None and statistic.clusters < _FEWEST_QUESTIONS:
         return f"n = {statistic.clusters}: too few"
     return estimate_text(statistic, signed=signed)

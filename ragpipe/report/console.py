@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
 
 from ragpipe.core.safe_stream import SafeStream
 from ragpipe.core.text import on_one_line, printable
@@ -253,7 +252,10 @@ class Progress:
         state = self._source()
         self._keep(state)
         if self._live is not None:
-            self._live.update(self._drawing(state), refresh=True)
+            from rich.text import Text
+
+            width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
+            self._live.update(Text(self._line(state, width=width), no_wrap=True, overflow="crop"), refresh=True)
         elif self._clock() >= self._next_plain and state.cases.done < state.cases.total:
             self._next_plain = self._clock() + PLAIN_S
             self._write(self._line(state))
@@ -296,21 +298,13 @@ class Progress:
         self._stream.write(line + "\n")
         self._stream.flush()
 
-    def _drawing(self, state: ProgressState) -> Any:
-        from rich.text import Text
-
-        assert self._live is not None
-        width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
-        return Text(self._line(state, width=width), no_wrap=True, overflow="crop")
-
 
 _SEPARATOR = " | "
 _KINDS = 3  # of errors, that a line of progress names
 _KIND = 24  # characters of each
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """A part of the line."""
 
     rank: int
@@ -359,15 +353,21 @@ def _joined(parts: dict[int, _Part]) -> str:
 def _parts(state: ProgressState, elapsed: float, is_ended: bool, now: float) -> list[_Part]:
     """All parts behind the cases, the most wanted first."""
     calls = state.calls
-    waits = "" if is_ended else _waits(state, now)
+    waits = ""
+    if state.waiting_until is not None and not is_ended:  # within a second of the next request, how many calls wait
+        seconds = datetime.fromisoformat(state.waiting_until).timestamp() - now
+        words = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(calls.waiting)} waiting"
+        waits = f"{words} ({state.waiting_for})"
     sent = f"{whole(calls.sent)} sent, {whole(calls.answered)} answered" if calls.sent else ""
     lost = f", {whole(calls.failed)} without a reply" if calls.failed else ""
     is_shown = calls.sent and not is_ended
     cost = money(state.usd) + (" of this start" if state.cases.resumed else "")
     texts = state.texts
     embedding = f"{plural(texts.embedded, 'text')} computed here" if texts.embedded or texts.waiting else ""
+    is_whole, ended = state.cases.done >= state.cases.total, duration(elapsed)
+    left = "estimating" if state.seconds_left is None else f"{duration(state.seconds_left)} left"
     return [
-        _Part(1, 1, _time(state, elapsed, is_ended)),
+        _Part(1, 1, ended if is_whole else f"stopped after {ended}" if is_ended else left),
         _Part(2, 3, waits),
         _Part(2, 3, waits.partition(" (")[0]),
         _Part(11 if state.usd is None else 3, 2, cost if calls.answered or state.tokens else ""),
@@ -387,22 +387,6 @@ def _errors(state: ProgressState) -> str:
     groups = sorted(state.error_groups.items(), key=lambda group: (-group[1], group[0]))
     kinds = ", ".join(f"{on_one_line(name, _KIND)} {whole(n)}" for name, n in groups[:_KINDS])
     return plural(state.errors, "error") + (f" ({kinds})" if kinds else "")
-
-
-def _time(state: ProgressState, elapsed: float, is_ended: bool) -> str:
-    is_whole = state.cases.done >= state.cases.total
-    if is_ended or is_whole:
-        return duration(elapsed) if is_whole else f"stopped after {duration(elapsed)}"
-    return "estimating" if state.seconds_left is None else f"{duration(state.seconds_left)} left"
-
-
-def _waits(state: ProgressState, now: float) -> str:
-    """`waits 12 s (429)`; where the next request may go within a second, how many calls wait."""
-    if state.waiting_until is None:
-        return ""
-    seconds = datetime.fromisoformat(state.waiting_until).timestamp() - now
-    words = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(state.calls.waiting)} waiting"
-    return f"{words} ({state.waiting_for})"
 
 
 def duration(seconds: float) -> str:

@@ -75,7 +75,9 @@ def _score(chain: CaseExplanation, row: Mapping[str, Any]) -> Iterator[str]:
     if row["status"] != "ok":
         yield f"score {name}: {row['status']}: {on_one_line(row['reason'] or '', 500)}"
     else:
-        yield f"score {name} = {row['value']:g}" + _scale(spec)
+        scale = " (a count)" if spec.low is None or spec.high is None else f" on {spec.low:g} to {spec.high:g}"
+        lower = "" if spec.higher_is_better or scale == " (a count)" else ", lower is better"
+        yield f"score {name} = {row['value']:g}{scale}{lower}"
         if how := chain.arithmetic.get(name):
             yield f"  how: {how}"
         if row["reason"]:
@@ -87,12 +89,6 @@ def _score(chain: CaseExplanation, row: Mapping[str, Any]) -> Iterator[str]:
     for key, value in details.items():
         if (not isinstance(value, list) or key == "flags") and value not in ([], {}, None, ""):
             yield f"  {key}: {on_one_line(json.dumps(value, ensure_ascii=False), 500)}"
-
-
-def _scale(spec: ScoreSpec) -> str:
-    if spec.low is None or spec.high is None:
-        return " (a count)"
-    return f" on {spec.low:g} to {spec.high:g}" + ("" if spec.higher_is_better else ", lower is better")
 
 
 def _judged(chain: CaseExplanation, name: str, value: float, spec: ScoreSpec) -> Iterator[str]:
@@ -125,7 +121,8 @@ def _findings(details: Mapping[str, Any], case: Case) -> Iterator[str]:
                 continue
             nested = {key: value for key, value in item.items() if key == "claims" and isinstance(value, list)}
             plain = {k: v for k, v in item.items() if k not in ("evidence", *nested) and v not in (None, "", [])}
-            first, *others = (f"{key.replace('_', ' ')}: {_plain(value)}" for key, value in plain.items())
+            words = {key: ("no", "yes")[value] if isinstance(value, bool) else str(value) for key, value in plain.items()}
+            first, *others = (f"{key.replace('_', ' ')}: {on_one_line(text, 300)}" for key, text in words.items())
             yield f"  - {first}"
             if others:
                 yield f"    {'; '.join(others)}"
@@ -146,10 +143,6 @@ def _support(details: Mapping[str, Any], case: Case) -> Iterator[str]:
             cells = "".join("x " if place in claim.chunks else ". " for place in support.used)
             yield f"  {cells}{CARRIED[claim.how]}: {on_one_line(claim.claim)}"
         yield from (f"  {line}" for line in support_lines(support, ranks))
-
-
-def _plain(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else on_one_line(str(value), 300)
 
 
 def _passages(evidence: Any, case: Case) -> list[Passage]:
@@ -209,13 +202,6 @@ def _by_gates(chain: CaseExplanation) -> str:
     return f", and when every critical gate's score passes ({'; '.join(parts)})" if parts else ""
 
 
-def _payment(row: Mapping[str, Any]) -> str:
-    if row["paid_by"] is None:
-        return "no payment"
-    usd = "at an unknown price" if row["paid_usd"] is None else f"${row['paid_usd']:.6f}"
-    return f"paid by {row['paid_by']}, {usd}"
-
-
 def _question(row: Mapping[str, Any], number: int, count: int) -> Iterator[str]:
     yield f"question {number} of {count}: {row['metric']} / {row['step']} ({row['turn']})"
     if row["template"] is not None:  # a text for an embedder has none
@@ -224,7 +210,9 @@ def _question(row: Mapping[str, Any], number: int, count: int) -> Iterator[str]:
     yield f"  judge {row['judge']}, answered as {row['model'] or 'unknown'}, finish {row['finish_reason'] or 'not reported'}"
     kinds = ("in", "out", "cached", "reasoning", "written")
     tokens = ", ".join(f"{row[f'tokens_{k}']} {k}" for k in kinds if row[f"tokens_{k}"] is not None)
-    yield f"  tokens {tokens or 'not reported'}; {_payment(row)}; {row['attempts']} tries"
+    usd = "at an unknown price" if row["paid_usd"] is None else f"${row['paid_usd']:.6f}"
+    payment = "no payment" if row["paid_by"] is None else f"paid by {row['paid_by']}, {usd}"
+    yield f"  tokens {tokens or 'not reported'}; {payment}; {row['attempts']} tries"
     if row["status"] != "ok":
         yield f"  {row['status']}: {on_one_line(row['message'] or '', 500)}"
     if row["flags"]:
@@ -256,12 +244,10 @@ def question_table(records: Sequence[Mapping[str, Any]], scores: Sequence[str]) 
     repeats = ("" if record["repeat"] == 1 else f" repeat {record['repeat']}" for record in records)
     heads = ["score", *(on_one_line(r["method"], 60) + repeat for r, repeat in zip(records, repeats, strict=True))]
     answers = [on_one_line(record["system_error"] or record["answer"] or "", _ANSWER_CHARS) for record in records]
-    present = [name for name in scores if any(_has(record, name) for record in records)]
+    present = [
+        name for name in scores if any(r.get(name) is not None or r.get(f"{name}.status") in ("ok", "error") for r in records)
+    ]
     return heads, [["answer", *answers], *([name, *(_cell(record, name) for record in records)] for name in present)]
-
-
-def _has(record: Mapping[str, Any], name: str) -> bool:
-    return record.get(name) is not None or record.get(f"{name}.status") in ("ok", "error")
 
 
 def _cell(record: Mapping[str, Any], name: str) -> str:

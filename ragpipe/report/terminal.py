@@ -18,7 +18,6 @@ from ragpipe.report.model import (
     Report,
     RichText,
     RowHead,
-    RunVerdict,
     ScoreCell,
     Strong,
     Table,
@@ -35,7 +34,6 @@ from ragpipe.report.styled_text import (
     Good,
     Grey,
     Head,
-    Line,
     Screen,
     columns_of,
     cut,
@@ -68,8 +66,10 @@ def print_report(report: Report, console: Console, page: str = "") -> None:
     """Print the verdict, what the run is, the sections, the warnings, and the path of the `page` that has more. The sections of a
     report without a verdict have their titles."""
     report, columns = report.for_medium("terminal"), console.width
-    if report.verdict:
-        console.lines(wrapped(_verdict(report.verdict, console.screen), columns))
+    if verdict := report.verdict:
+        sentence = console.screen.text(_line(verdict.sentence), _TEXT_LIMIT)
+        lead = (_KINDS.get(verdict.kind, str)(f"{verdict.lead}:"), " ") if verdict.lead else ()
+        console.lines(wrapped((*lead, sentence), columns))
     for note in report.notices:
         _print_note(note, console)
     notes: list[Note] = []
@@ -84,11 +84,6 @@ def print_report(report: Report, console: Console, page: str = "") -> None:
     print_warnings([(note.about, _line(note.text)) for note in notes if note.kind == "warning"], console, page)
     if page:
         console.lines([(f"report: {console.screen.text(page)}",)])
-
-
-def _verdict(verdict: RunVerdict, screen: Screen) -> Line:
-    sentence = screen.text(_line(verdict.sentence), _TEXT_LIMIT)
-    return (_KINDS.get(verdict.kind, str)(f"{verdict.lead}:"), f" {sentence}") if verdict.lead else (sentence,)
 
 
 def _print_note(note: Note, console: Console) -> None:
