@@ -142,8 +142,10 @@ def _main(argv: Sequence[str], before_task: Callable[[], None]) -> int:
         if outcome.code not in INTERRUPTED:
             return outcome.code
     if outcome.code in RESUMABLE and outcome.resume is not None:
+        # plugins are found in other folders by either command
+        command = "ragpipe" if Path(sys.argv[0]).stem == "ragpipe" else "python -m ragpipe"
         arguments = shlex.join(with_words(argv, outcome.resume))
-        print(_safe(f"to go on where it stopped: {_typed_command()} {arguments}"), file=sys.stderr)
+        print(_safe(f"to go on where it stopped: {command} {arguments}"), file=sys.stderr)
     return outcome.code
 
 
@@ -156,11 +158,6 @@ def _help(args: argparse.Namespace) -> str:
 
     with composing(args.config_dir) as composer:
         return task_help(composer, task)
-
-
-def _typed_command() -> str:
-    """How this process was started: they differ in the folder that plugins are found in."""
-    return "ragpipe" if Path(sys.argv[0]).stem == "ragpipe" else "python -m ragpipe"
 
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:

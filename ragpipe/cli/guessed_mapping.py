@@ -17,19 +17,9 @@ from ragpipe.data.recognition import PRINTED, JoinedPassages, Separator
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TEXT_KEYS = (
-    "text",
-    "content",
-    "page_content",
-    "pageContent",
-    "body",
-    "passage",
-    "chunk",
-    "document",
-    "snippet",
-    "paragraph_text",
-    "passage_text",
-    "chunk_text",
-)
+    "text", "content", "page_content", "pageContent", "body", "passage", "chunk", "document", "snippet", "paragraph_text",
+    "passage_text", "chunk_text",
+)  # fmt: skip
 EITHER = "either "
 """How a doubt begins about names that mean the same field."""
 _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
@@ -137,7 +127,8 @@ def passages_in(names: Sequence[NameInFile]) -> str:
     """The path of the first list of texts, or of objects with a text, that stands in the records or in a cell of JSON: what the
     contexts may be where no name says so. Empty where there is none."""
     for name in names:
-        if "[]" not in name.path and _is_list(name):
+        is_list = name.kind == _JSON_TEXT and isinstance(_json_in_text(name.example), list)
+        if "[]" not in name.path and (is_list or name.kind.startswith("list of ")):
             guess = next(_fitted("contexts", name), None)
             if path := guess.origin if guess else _longest_texts(name):
                 return path
@@ -155,10 +146,6 @@ def _longest_texts(name: NameInFile) -> str:
     key = max(texts, key=lambda key: len(texts[key]), default="")
     path = f"parse({name.path})" if name.kind == _JSON_TEXT else name.path
     return f"{path}[].{_quoted(key)}" if " " in texts.get(key, "").strip() else ""
-
-
-def _is_list(name: NameInFile) -> bool:
-    return name.kind.startswith("list of ") or (name.kind == _JSON_TEXT and isinstance(_json_in_text(name.example), list))
 
 
 def _names(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[NameInFile]:

@@ -67,20 +67,13 @@ def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
     out."""
     blocks, single = [], []
     for name, value in details.items():
-        if isinstance(value, list):
-            blocks += _list_blocks(name, value)
-        elif value is not None and value != {}:
+        if isinstance(value, list) and value:
+            items = tuple(map(_text, value[:_ITEMS_SHOWN]))
+            listed = DetailBlock(name, items=items, more=max(0, len(value) - _ITEMS_SHOWN))
+            blocks.append(_table(name, value) if all(isinstance(item, dict) for item in value) else listed)
+        elif value not in (None, {}, []):
             single.append((name, value if isinstance(value, bool) else _text(value)))
     return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
-
-
-def _list_blocks(name: str, values: Sequence[Any]) -> list[DetailBlock]:
-    if not values:
-        return []
-    if all(isinstance(value, dict) for value in values):
-        return [_table(name, values)]
-    items = tuple(map(_text, values[:_ITEMS_SHOWN]))
-    return [DetailBlock(name, items=items, more=max(0, len(values) - _ITEMS_SHOWN))]
 
 
 def may_have_findings(details: Mapping[str, Any]) -> bool:
@@ -390,15 +383,12 @@ def _score_views(
         return 0 if record.get(f"{name}.passed") is False else 1 if record[f"{name}.status"] == "error" else 2
 
     told = (name for name in names if details.get(name) or record.get(f"{name}.reason"))
-    return [
-        _score_view(name, record.get(f"{name}.reason") or "", details.get(name, {}), chunks)
-        for name in sorted((name for name in told if f"{name}.status" in record), key=urgency)
-    ]
-
-
-def _score_view(name: str, reason: str, details: Mapping[str, Any], chunks: Sequence[Any]) -> ScoreView:
-    contradicted = list(islice(contradicted_claims(details), ITEMS_MAX)) if may_have_findings(details) else []
-    return ScoreView(name, shorten_for_page(reason), contradicted, _support_blocks(details, chunks), detail_blocks(details))
+    views = []
+    for name in sorted((name for name in told if f"{name}.status" in record), key=urgency):
+        own, reason = details.get(name, {}), shorten_for_page(record.get(f"{name}.reason") or "")
+        contradicted = list(islice(contradicted_claims(own), ITEMS_MAX)) if may_have_findings(own) else []
+        views.append(ScoreView(name, reason, contradicted, _support_blocks(own, chunks), detail_blocks(own)))
+    return views
 
 
 _RECORD = (

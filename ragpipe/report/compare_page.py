@@ -335,14 +335,22 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
     while part := list(islice(texts, ROWS_PER_BLOCK)):
         for text in part:
             questions.append(" ".join(text.question[:200].split()))
-            sides = [text.base, *text.candidates]
-            searched.append("\n".join([text.question, *(side.answer or "" for side in sides if side)]).lower())
-        yield json_block(f"d{number}", [_case_value(text, pool) for text in part])
+            answers = (side.answer or "" for side in (text.base, *text.candidates) if side)
+            searched.append("\n".join([text.question, *answers]).lower())
+        cases = []  # contexts by the number of their text
+        for text in part:
+            sides = [None if side is None else _side_value(side, pool) for side in (text.base, *text.candidates)]
+            cases.append({"q": text.question, "h": text.history, "ref": text.references, "b": sides[0], "c": sides[1:]})
+        yield json_block(f"d{number}", cases)
         yield from pool.full_blocks()
         number += 1
     yield from pool.blocks()
     yield searched.block("text")
     yield cols
+    scores = []
+    for name in _score_names(document):
+        score = next(item["scores"][name] for item in document["comparisons"] if name in item["scores"])
+        scores.append({"name": name, "headline": score["headline"], "better": 1 if score["higher_is_better"] else -1})
     index = {
         "rows": rows.names,
         "questions": questions,
@@ -350,24 +358,13 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
         "columns": layout,
         "base": names[0],
         "candidates": list(names[1:]),
-        "scores": [_score_value(name, document) for name in _score_names(document)],
+        "scores": scores,
         "main": rows.main,
         "total": rows.total,
         "rows_per_block": ROWS_PER_BLOCK,
         "texts_per_block": TEXTS_PER_BLOCK,
     }
     yield json_block("index", index)
-
-
-def _score_value(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    score = next(item["scores"][name] for item in document["comparisons"] if name in item["scores"])
-    return {"name": name, "headline": score["headline"], "better": 1 if score["higher_is_better"] else -1}
-
-
-def _case_value(text: ComparedText, pool: TextPool) -> dict[str, Any]:
-    """A case as its `d` block holds it: contexts by the number of their text."""
-    value = {"q": text.question, "h": text.history, "ref": text.references, "b": _side_value(text.base, pool)}
-    return value | {"c": [None if side is None else _side_value(side, pool) for side in text.candidates]}
 
 
 def _side_value(side: SideText, pool: TextPool) -> dict[str, Any]:

@@ -106,20 +106,17 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     side = document["candidates"][comparison["candidate"]]
     yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from bridge_lines(comparison["scores"])
-    yield from left_out_lines(comparison["scores"])
+    for name, score in comparison["scores"].items():  # cases without a value on one side, and answers that state nothing
+        if score["headline"]:
+            yield from (f"{name}: {text}" for text in (*lost_texts(score), *silent_texts(score)))
     yield from version_lines(comparison["versions"], side)
     yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
-    if comparison is document["comparisons"][-1]:
-        yield from together_lines(document)
-
-
-def together_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """With several candidates: how many tests were decided together."""
-    if len(document["comparisons"]) > 1 and (tests := document["comparisons"][0]["decided_together"]) > 1:
-        yield f"{whole(tests)} tests of {whole(len(document['comparisons']))} candidates are decided together (Holm)"
+    first, *others = document["comparisons"]
+    if others and comparison is others[-1] and (tests := first["decided_together"]) > 1:
+        yield f"{whole(tests)} tests of {whole(len(others) + 1)} candidates are decided together (Holm)"
 
 
 def flip_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
@@ -207,14 +204,6 @@ def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
             f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
         )
-
-
-def left_out_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """For each headline score how many cases have no value on one side, and how many answers state nothing, with the difference
-    without them."""
-    for name, score in scores.items():
-        if score["headline"]:
-            yield from (f"{name}: {text}" for text in (*lost_texts(score), *silent_texts(score)))
 
 
 def version_lines(versions: Mapping[str, Any] | None, side: Mapping[str, Any]) -> Iterator[str]:

@@ -283,19 +283,17 @@ def page_environment(templates: Path) -> Environment:
     """Jinja for the bodies of pages: every value is escaped, and its control characters are shown."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    def shown(value: Any) -> Any:
+        return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
     return Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_printable,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _printable(value: Any) -> Any:
-    """Texts with control characters shown; what is markup already stays as it is."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

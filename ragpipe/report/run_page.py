@@ -29,7 +29,6 @@ from ragpipe.report.model import (
     RowHead,
     ScoreCell,
     Section,
-    SectionPart,
     Strong,
     Table,
     pieces_of,
@@ -173,15 +172,14 @@ def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
     return _Zones(answer, side, wide, folded, _WORDS), [section for section in sections if section.name not in placed]
 
 
-def _row_count(parts: Sequence[SectionPart]) -> int:
-    return sum(len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table))
-
-
 @cache
 def _template() -> Any:
     environment = page_environment(TEMPLATES)
     environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of}
-    environment.filters |= {"only": lambda section, parts: replace(section, parts=tuple(parts)), "row_count": _row_count}
+    environment.filters["only"] = lambda section, parts: replace(section, parts=tuple(parts))
+    environment.filters["row_count"] = lambda parts: sum(
+        len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table)
+    )
     for name, kind in _KINDS.items():
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     return environment.get_template("front.html.jinja")
@@ -348,16 +346,12 @@ def _context(context: Mapping[str, Any], texts: TextPool) -> dict[str, Any]:
     place = (f"{rank}. " if rank is not None else "") + " · ".join(map(str, words))
     marks, start = list[Any](), 0
     for text, part in zip(shown, context["text"], strict=True):
-        end = start + _units(text)
+        # JavaScript counts in units of UTF-16
+        end = start + (len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2)
         if part.mark:
             marks.append([start, end, part.mark])
         start = end
     return {"id": context["id"] or number, "p": place, "t": number, **({"m": marks} if marks else {})}
-
-
-def _units(text: str) -> int:
-    """The length of a text as JavaScript counts it: in units of UTF-16."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _score(score: ScoreView) -> dict[str, Any]:

@@ -87,7 +87,11 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
     evaluation = Evaluation(spec, policy, console, before_result=before_result)
     code = evaluation.run()
     for comparison in comparisons:  # no longer under the lock of the run, which sealed its own files first
-        _write_agreement(spec.folder, comparison, render_sections("Old against new", _judged(comparison, finished)))
+        document = spec.folder.root / "agreement.json"  # with all scores
+        with FolderLock(spec.folder.root):
+            json_unless_same(document, comparison)
+            write_unless_same(_page(spec.folder), render_sections("Old against new", _judged(comparison, finished)))
+            seal_added(spec.folder, [document, _page(spec.folder)])
     return code
 
 
@@ -116,12 +120,3 @@ def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> list[Sectio
 
 def _page(run: RunFolder) -> Path:
     return run.root / "agreement.md"
-
-
-def _write_agreement(new: RunFolder, comparison: Mapping[str, Any], markdown: str) -> None:
-    """Write and seal `agreement.json` (all scores) and `agreement.md`."""
-    document = new.root / "agreement.json"
-    with FolderLock(new.root):
-        json_unless_same(document, comparison)
-        write_unless_same(_page(new), markdown)
-        seal_added(new, [document, _page(new)])
