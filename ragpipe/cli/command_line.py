@@ -86,15 +86,10 @@ _stopped: list[int] = []  # exit code of an interrupted job: the jobs after it a
 
 @dataclass(frozen=True)
 class TaskResult:
-    """How one job ended.
+    """How one job ended: exit code, a line about an error, whether it was started at all, and its run folder.
 
-    Attributes:
-        code: the exit code.
-        line: one line about an error; empty where there is none.
-        ran: False for a job that was never started.
-        folder: the run folder; None where the task has none, or ended before it had one.
-        resume: the arguments that the same command needs to go on where it stopped; None where a new start would end alike.
-        warnings: what a job of a sweep in short warned of, to be printed at its end; None for a job that printed all itself.
+    `resume` are the arguments that the same command needs to go on where it stopped; None where a new start would end alike.
+    `warnings` is what a job of a sweep in short warned of, to be printed at its end; None for a job that printed all itself.
     """
 
     code: int

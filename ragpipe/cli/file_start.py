@@ -35,16 +35,9 @@ PROBE_CASES = 50
 
 @dataclass
 class FileReading:
-    """What a data set holds.
-
-    Attributes:
-        samples, cases: how many questions and how many answers.
-        unanswered: how many records have neither an answer nor an error of the system.
-        methods: the methods of the answers, in their order.
-        facts: which fields some case has.
-        verdicts: the recorded verdicts by name.
-        probe: the first 50 cases with an answer, to try on them what a metric can tell.
-    """
+    """What a data set holds: questions (`samples`), answers (`cases`), records with neither an answer nor an error (`unanswered`),
+    methods in their order, which fields some case has (`facts`), recorded verdicts by name, and the first 50 cases with an answer, to
+    try on them what a metric can tell (`probe`)."""
 
     samples: int = 0
     cases: int = 0
@@ -114,17 +107,14 @@ _ANSWERED = ("answer", "contexts")  # what a live system will give where the dat
 
 @dataclass(frozen=True)
 class FileStart:
-    """What was written for a file.
+    """What was written for a file: `recognised` is None for an unknown shape, `reading` too where its guesses do not read it.
 
     Attributes:
-        folder: the folder.
-        recognised: what the file is; None for an unknown shape.
-        reading: what it holds; None for an unknown shape whose guesses do not read it.
         first: its first case as it was mapped; empty where there is no reading.
-        remarks: what else is to be said of it: a sentence for each.
-        refusal: why the strict reader does not read a file with the native names, where it is read by guesses.
         to_fill_in: the lines that a person must look at, `FILE:LINE: text`.
         misfit: why the guesses do not read the file, where question and answer were guessed.
+        remarks: what else is to be said of it: a sentence for each.
+        refusal: why the strict reader does not read a file with the native names, where it is read by guesses.
     """
 
     folder: StartFolder
@@ -140,11 +130,8 @@ class FileStart:
 def folder_for(source: Path) -> Path:
     """The folder that a file gets, named as the file without its suffix, or `NAME_eval` where the name is a shipped option's or the
     source's own. Where another file or folder of the user has that name, a hash of the file's path comes after it."""
-    stem = Path(
-        source.resolve().name.removesuffix(source.suffix)
-        if suffix_of(source) != source.suffix.lower()
-        else source.resolve().name
-    ).stem
+    name = source.resolve().name
+    stem = Path(name.removesuffix(source.suffix) if suffix_of(source) != source.suffix.lower() else name).stem
     plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode() if stem else ""
     name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")[:40] or "file"
     name = name if name[0].isalpha() else f"file_{name}"
@@ -181,7 +168,8 @@ def start_from(source: Path, folder: Path, option: str = "", arguments: Sequence
     entries, notes = recorded_entries(reading.verdicts, recognised.option, score_names())
     text = option_files.recognised_dataset(folder.name, origin, recognised.option)
     experiment = option_files.experiment(folder, origin, choice, entries, notes)
-    start = _write(folder, source, text, experiment, recognised.option, reading.cases > 0, choice.left_out)
+    written = {"option": recognised.option, "is_runnable": reading.cases > 0, "left_out": choice.left_out}
+    start = _write(folder, source, text, experiment, **written)
     return FileStart(start, recognised, reading, first, remarks=tuple(remarks))
 
 
@@ -206,15 +194,13 @@ def _unknown_shape(source: Path, folder: Path, arguments: Sequence[str], refused
     choice = choose_metrics(facts, reading.probe if reading else ())
     is_runnable = reading is not None and reading.cases > 0
     experiment = option_files.experiment(folder, origin, choice, [], [])
-    start = _write(folder, source, text, experiment, "", is_runnable, choice.left_out, guessed)
-    remarks = list[str]()
+    start = _write(folder, source, text, experiment, is_runnable=is_runnable, left_out=choice.left_out, guessed=guessed)
+    remarks, first, refusal = list[str](), tuple[FieldShown, ...](), ""
     if reading is not None and dataset is not None:
-        remarks += _remarks(dataset, reading, names)
+        remarks, first = _remarks(dataset, reading, names), dataset.first()
     if "nan" in keys:
         remarks.append("NaN in it is read as no value (nan: null)")
     lines = () if reading else tuple(_lines_to_check(text, folder / start.mapping))
-    first = dataset.first() if dataset is not None and reading is not None else ()
-    refusal = ""
     if refused is not None:
         reason = refused.problems[0]
         refusal = f"its names are the native ones, but {reason.key} is {reason.found} ({reason.where})"
@@ -308,9 +294,8 @@ def _keys(arguments: Iterable[str]) -> dict[str, str]:
 def _chosen(source: Path, option: str) -> Recognised | None:
     """What the file is, or is to be taken for."""
     if option:
-        return Recognised(
-            option, f"read as dataset={option}, as asked", arguments=tuple(reader_arguments(source, read_head(source), option))
-        )
+        arguments = tuple(reader_arguments(source, read_head(source), option))
+        return Recognised(option, f"read as dataset={option}, as asked", arguments=arguments)
     try:
         recognised = recognise(source)
     except OSError as error:
@@ -332,11 +317,8 @@ def _no_records(source: Path, head: FileHead) -> DataError:
     found = forms.get(head.form, f"{head.form}, without a list of objects")
     found = "a table without rows" if head.form == "csv" else found
     near = [name for name in head.names if name.endswith((".json", ".jsonl", ".csv", ".parquet"))][:5]
-    fix = (
-        f"give one of its files: {', '.join(near)}"
-        if near
-        else "one JSON object a line, a JSON list of objects, CSV or Parquet"
-    )
+    forms_read = "one JSON object a line, a JSON list of objects, CSV or Parquet"
+    fix = f"give one of its files: {', '.join(near)}" if near else forms_read
     return DataError(CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)])
 
 
@@ -393,31 +375,15 @@ def _origin(source: Path, folder: Path, description: str, keys: Mapping[str, str
     return FileOrigin(str(source), yaml_path(source, folder), description, keys)
 
 
-def _write(
-    folder: Path,
-    source: Path,
-    dataset: str,
-    experiment: str,
-    option: str,
-    is_runnable: bool,
-    left_out: dict[str, str],
-    guessed: dict[str, str] | None = None,
-) -> StartFolder:
+def _write(folder: Path, source: Path, dataset: str, experiment: str, **written: Any) -> StartFolder:
+    """Write the folder; `written` are the other fields of its `StartFolder`."""
     name, path = folder.name, os.path.relpath(source.resolve(), folder.resolve())
     files = {
         f"dataset/{name}.yaml": dataset,
         f"experiment/{name}.yaml": experiment,
         f"judge/{name}.yaml": option_files.start_text("judge.yaml").format(name=name),
     }
-    start = StartFolder(
-        root=folder,
-        source=path,
-        name=name,
-        option=option,
-        is_runnable=is_runnable,
-        left_out=left_out,
-        guessed=guessed or {},
-        files={file: sha256(text) for file, text in files.items()},
-    )
+    digests = {file: sha256(text) for file, text in files.items()}
+    start = StartFolder(root=folder, source=path, name=name, files=digests, **written)
     option_files.write_new(folder, {**files, option_files.MARKER: start.marker()})
     return start

@@ -25,7 +25,6 @@ from ragpipe.score.normalisation import OVERALL
 from ragpipe.store.files import atomic_write
 
 _BARE = re.compile(r"[A-Za-z_](?:[\w./+-]|\[\]|:(?=[\w./]))*", re.ASCII)
-_WHOLE = {"question", "answer"}
 PERHAPS = "perhaps "
 """Before the path that a field may have, in the comment of its line."""
 NULL = "null "
@@ -61,16 +60,12 @@ class FileOrigin:
 
 def recognised_dataset(name: str, origin: FileOrigin, option: str) -> str:
     """The data set's option for a file that a shipped mapping reads."""
-    base = (
-        []
-        if option == NATIVE
-        else ["defaults:", f"  - {option}   # the shipped mapping; what is set here comes on top", "  - _self_", ""]
-    )
+    base = ["defaults:", f"  - {option}   # the shipped mapping; what is set here comes on top", "  - _self_", ""]
     return _text(
         "# yaml-language-server: $schema=../schema/dataset.json",
         f"# {_comment(origin.name)}: {origin.description}.",
         f"# Use: dataset={name}",
-        *base,
+        *(base if option != NATIVE else ()),
         f"name: {name}",
         *_path_lines(origin),
         *(f"{key}: {scalar(value)}" for key, value in origin.keys.items()),
@@ -103,15 +98,8 @@ def guessed_dataset(name: str, origin: FileOrigin, names: Sequence[NameInFile], 
 def experiment(
     folder: Path, origin: FileOrigin, choice: MetricChoice, entries: Sequence[RecordedEntry], remarks: Sequence[str]
 ) -> str:
-    """The experiment: the metrics that can run, those that cannot as comments, and the recorded verdicts as scores.
-
-    Args:
-        folder: the folder, as the user named it; its name is that of the experiment, of the data set and of the judge.
-        origin: the file.
-        choice: the metrics.
-        entries: the recorded verdicts.
-        remarks: recorded names that cannot be scores, and why.
-    """
+    """The experiment: the metrics that can run, those that cannot as comments, and the recorded verdicts as scores. The name of the
+    folder is that of the experiment, the data set and the judge; `remarks` say which recorded names cannot be scores, and why."""
     name, chosen = folder.name, [*choice.chosen, *(["recorded"] if entries else [])]
     left_out = sorted(choice.left_out.items(), key=lambda item: (item[1] != NEEDS_MODEL, item[0]))
     return _text(
@@ -160,9 +148,7 @@ def _split_lines(guesses: Sequence[GuessedField]) -> Iterator[str]:
 
 def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator[str]:
     """A line per field: its guess, `???` where a person has to say it, else a comment."""
-    is_whole = (
-        guesses.keys() >= _WHOLE or guesses.keys() >= {"question", "reference"} or guesses.keys() >= {"question", "references"}
-    )
+    is_whole = "question" in guesses and guesses.keys() & {"answer", "reference", "references"}
     asked = () if is_whole else ("question", "answer", "contexts")
     for name in GUESSED_FIELDS:
         about = _ABOUT_FIELDS[name]
@@ -312,13 +298,12 @@ class StartFolder(BaseModel):
     """A folder that was written for a file, as its `init.json` has it.
 
     Attributes:
-        root: the folder.
         source: the file, by its path from the folder.
         name: the name of its experiment, data set and judge.
         option: the shipped option that reads the file; empty for guesses.
         is_runnable: whether its mapping was complete when it was written.
         left_out: for each metric that was left out what it needs.
-        guessed: for each field that was guessed from a name its path expression; empty for a known shape.
+        guessed: for each field that was guessed from a name its path expression.
         files: the sha256 of each file that was written, by its path within the folder.
     """
 

@@ -130,15 +130,7 @@ def _print_steps(run_plan: Plan, console: Console) -> None:
 def plan_document(
     profile: DataProfile, pointers: Pointers, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]
 ) -> dict[str, Any]:
-    """The plan as JSON.
-
-    Args:
-        profile: what the data hold.
-        pointers: ids that lead nowhere.
-        needs: of the metrics of the run.
-        plan: what the run would ask; None for a live system.
-        gates: a line for each gate by interval.
-    """
+    """The plan as JSON. `plan` is None for a live system; `gates` has a line for each gate by interval."""
     document = profile.document()
     document["dangling"] = [asdict(dangling) for dangling in pointers.dangling()]
     document["metrics"] = {need.name: asdict(need) for need in needs}

@@ -213,14 +213,8 @@ class Progress:
     A thread of its own looks at the counters, so that the line also moves while no case finishes and while a metric blocks
     the event loop. It ends with the work, and nothing that goes wrong in it touches the work.
 
-    Args:
-        stream: where the line is written.
-        source: reads the counters; called in that thread.
-        label: what is done.
-        noun: what is counted.
-        keep: called with every state that was read, and with the last one.
-        ends_with_line: whether the last line has the totals; without it nothing is left of the display.
-        clock: seconds that only grow.
+    `source` reads the counters, in that thread; `keep` is called with every state that was read, and with the last one. Without
+    `ends_with_line` nothing is left of the display. `clock` counts seconds.
     """
 
     def __init__(
@@ -324,14 +318,8 @@ def progress_line(
 ) -> str:
     """`judging 12/40 cases | 1:20 left | $0.12 | waits 12 s (429) | 96 sent, 90 answered | 4 in flight | 1 error`.
 
-    Args:
-        state: what is shown.
-        label: what is done.
-        noun: what `cases` of the state counts.
-        elapsed: seconds since the beginning.
-        is_ended: whether the work is over: the line has its duration in place of the time left.
-        width: columns that the line may take; None for any number. Cases and time left are never dropped.
-        now: the time of `time.time`.
+    `elapsed` is in seconds; once the work `is_ended` the line has its duration in place of the time left. Parts that do not fit
+    `width` columns are dropped, cases and time left never. `now` is that of `time.time`.
     """
     cases = f"{whole(state.cases.done)}/{whole(state.cases.total)}"
     parts = [part for part in _parts(state, elapsed, is_ended, time.time() if now is None else now) if part.text]

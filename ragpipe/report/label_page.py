@@ -108,28 +108,13 @@ PAGE = "label.html"
 def write_draw_files(
     folder: Path, draw: Draw, drawn: pa.Table, items: Mapping[str, ShownCase], settings: LabelSettings, *, with_reference: bool
 ) -> list[Path]:
-    """Write the files of a draw and return their paths, the page first. Labels that it has get the probabilities of its table.
-
-    Args:
-        folder: the draw's folder; it is made.
-        draw: the draw.
-        drawn: its table.
-        items: what people see, by item.
-        settings: who is asked.
-        with_reference: whether the reference answer is shown.
-
-    Raises OutputError.
-    """
+    """Write the files of a draw into its folder, which is made, and return their paths, the page first. `items` is what people see, by
+    item. Labels that the draw has get the probabilities of its table. Raises OutputError."""
     make_folder(folder.parent)
     make_folder(folder)
     rows = drawn.to_pylist()
-    html = label_page(
-        draw,
-        items,
-        {row["item"]: row["annotators"] for row in rows},
-        annotators=settings.annotators,
-        with_reference=with_reference,
-    )
+    asked = {row["item"]: row["annotators"] for row in rows}
+    html = label_page(draw, items, asked, annotators=settings.annotators, with_reference=with_reference)
     write_rows(folder / DRAWN, drawn)
     write_unless_same(folder / PAGE, html)
     sheet = write_sheet(folder, sheet_rows(draw, items, with_reference=with_reference))
