@@ -495,18 +495,16 @@ class HydraOrigins:
             key = argument.key_or_group
             if key in OVERLAYS:
                 value: Any = argument.value()
-                for option in value if isinstance(value, list) else [value]:
-                    chosen += self._set_by(f"{key}/{option}")
+                for option in (
+                    value if isinstance(value, list) else [value]
+                ):  # the groups and keys that its file chooses and sets
+                    lines = lines_of(path) if (path := option_file(self._loader, f"{key}/{option}")) else {}
+                    chosen += (match[1].replace("/", ".") for line in lines if (match := _ITEM.fullmatch(line)))
+                    above = {line.rpartition(".")[0] for line in lines}
+                    chosen += (line for line in lines if line not in above and not line.startswith("defaults."))
             elif key != "task" and not key.startswith("hydra"):
                 chosen.append(argument.package or key.replace("/", "."))
         return tuple(dict.fromkeys(chosen))
-
-    def _set_by(self, overlay: str) -> list[str]:
-        """The groups whose options an overlay's file chooses, and the keys that it sets."""
-        lines = lines_of(path) if (path := option_file(self._loader, overlay)) else {}
-        groups = [match[1].replace("/", ".") for key in lines if (match := _ITEM.fullmatch(key))]
-        above = {key.rpartition(".")[0] for key in lines}
-        return [*groups, *(key for key in lines if key not in above and not key.startswith("defaults."))]
 
     @cached_property
     def _typed(self) -> dict[str, str]:

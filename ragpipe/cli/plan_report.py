@@ -68,10 +68,16 @@ def print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
         steps = [step for step in run_plan.steps if step.metric == metric.name]
         calls, tokens = sum(step.calls for step in steps), sum(step.tokens_in for step in steps)
         metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-", f"{calls:,}", f"{tokens:,}"))
-    heads = ("metric", "cases", "skipped, and why", "calls,\nabout", "prompt\ntokens")
-    console.table(heads, metric_rows, left=(0, 2))
+    console.table(("metric", "cases", "skipped, and why", "calls,\nabout", "prompt\ntokens"), metric_rows, left=(0, 2))
     if isinstance(config.judge, JudgeSettings) and run_plan.steps:
-        _print_steps(run_plan, console)
+        rows = []  # calls and tokens of each step, and what the length of its replies is taken from
+        for step in run_plan.steps:
+            source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
+            rows.append(
+                (f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source)
+            )
+        heads = ("step", "calls,\nabout", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
+        console.table(heads, rows, left=(0, 4))
     report_gaps(run_plan, console)
     lines = [
         missing_embedder_line(config),
@@ -117,16 +123,6 @@ def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
     )
 
 
-def _print_steps(run_plan: Plan, console: Console) -> None:
-    """Print the calls and tokens of each step, and what the length of its replies is taken from."""
-    rows = []
-    for step in run_plan.steps:
-        source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
-        rows.append((f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source))
-    heads = ("step", "calls,\nabout", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
-    console.table(heads, rows, left=(0, 4))
-
-
 def plan_document(
     profile: DataProfile, pointers: Pointers, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]
 ) -> dict[str, Any]:
@@ -140,18 +136,8 @@ def plan_document(
     for metric in plan.metrics:
         document["metrics"][metric.name] |= {"cases": metric.cases, "skipped": dict(metric.skipped)}
     document["not_recorded"] = [{**asdict(gap), "metrics": names} for gap, names in plan.gaps]
-    document["steps"] = [
-        {
-            "metric": step.metric,
-            "prompt": step.prompt,
-            "calls": step.calls,
-            "shared": step.shared,
-            "tokens_in": step.tokens_in,
-            "tokens_out": step.tokens_out,
-            "earlier_replies": step.measured,
-        }
-        for step in plan.steps
-    ]
+    keys = ("metric", "prompt", "calls", "shared", "tokens_in", "tokens_out")
+    document["steps"] = [{**{key: getattr(step, key) for key in keys}, "earlier_replies": step.measured} for step in plan.steps]
     document["calls"] = {"all": plan.calls, "new": plan.new_calls, "tokens_in": plan.tokens_in, "tokens_out": plan.tokens_out}
     document["rounds"] = plan.rounds
     return document

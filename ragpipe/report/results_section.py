@@ -301,29 +301,23 @@ def jury_section(data: ReportData) -> Section | None:
     members = list(jury["members"])
     heads = ("score", "rule", *members, "unanimous", "agreement", "no majority")
     columns = tuple(TableColumn(head, is_text=place < 2) for place, head in enumerate(heads))
-    rows = []
+    rows, notes = [], [Note((Verbatim(f"{name}: {label}"),)) for name, label in jury["members"].items()]
     for name, figures in jury["scores"].items():
         kind, key = ("alpha ", "alpha") if figures.get("fleiss_kappa") is None else ("kappa ", "fleiss_kappa")
+        if consistency := figures.get("self_consistency"):
+            shares = ", ".join(f"{member} {decimal(share, 2)}" for member, share in consistency.items())
+            notes.append(Note(f"{name}: agreement of each member with itself over its repeats: {shares}"))
+        if cascade := figures.get("cascade"):
+            notes.append(Note(f"{name}: {cascade_words(cascade)}"))
         means = (_figure(figures["means"].get(member)) for member in members)
         agreement = (_figure(figures.get("unanimous")), _figure(figures.get(key), kind), whole(figures["no_majority"]))
         rows.append(TableRow((Verbatim(name), figures["rule"], *means, *agreement)))
-    notes = [Note((Verbatim(f"{name}: {label}"),)) for name, label in jury["members"].items()]
-    notes += [Note(line) for line in _lines(jury["scores"])]
     parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows)), *notes, Note(_JURY_NOTE))
     return Section("jury", "Jury", parts, folded=True, shown_in=PAGES)
 
 
 def _figure(value: float | None, kind: str = "") -> str:
     return "-" if value is None else f"{kind}{decimal(value, 2)}"
-
-
-def _lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for name, figures in scores.items():
-        if consistency := figures.get("self_consistency"):
-            shares = ", ".join(f"{member} {decimal(share, 2)}" for member, share in consistency.items())
-            yield f"{name}: agreement of each member with itself over its repeats: {shares}"
-        if cascade := figures.get("cascade"):
-            yield f"{name}: {cascade_words(cascade)}"
 
 
 def cascade_words(cascade: Mapping[str, Any]) -> str:
