@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ragpipe.comparison.run_differences import refused_parts
@@ -144,11 +145,11 @@ def _score_table(
         (TableColumn("n"), lambda _, __, row: "-" if row["mean"] is None else whole(row["n_ok"])),
     ]
 
+    def other_mean(other: str, job: Job, _: bool, row: _Row) -> Cell:
+        return _mean(job, by_key.get((job.number, row["method"], other)), "")
+
     for place, other in enumerate(further or (), 3):
-        column = TableColumn(other, shown_in=TERMINAL, drop=place)
-        columns.append(
-            (column, lambda job, _, row, other=other: _mean(job, by_key.get((job.number, row["method"], other)), ""))
-        )
+        columns.append((TableColumn(other, shown_in=TERMINAL, drop=place), partial(other_mean, other)))
     columns += [
         (TableColumn("on shared questions", shown_in=MARKDOWN), lambda _, __, row: _on_shared(row)),
         (TableColumn("to the best", is_text=True, drop=1), lambda _, __, row: _to_best(row)),
