@@ -271,7 +271,7 @@ def export_report_tables(
 ) -> list[Path]:
     """Write `export/report/scores.csv`, `categories.csv`, `gates.csv`, `failure_modes.csv` and `low_scores.csv`: the tables of the report as
     numbers, with every breakdown. Arguments: what the report is made from. Returns the files. Raises OutputError."""
-    target, times = folder.export / "report", iteration_count(metrics)
+    target = folder.export / "report"
     make_folder(target)
     sweep_temporaries(target)
     rows = {
