@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from ragpipe.extras.models.embedder_settings import SentenceTransformers
+from ragpipe.extras.models.embedders import SentenceTransformers
 from ragpipe.extras.models.token_matching import EncoderSettings, PairScores
 from ragpipe.judge.embedder import MiniLM
 from ragpipe.judge.minilm import MiniLMVectors
@@ -74,7 +74,7 @@ def main() -> None:
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(40, 60))) for _ in range(options.texts)]
     timed("minilm (NumPy)", MiniLMVectors(MiniLM()), texts)
     if find_spec("sentence_transformers"):
-        from ragpipe.extras.models.sentence_transformers_embedder import SentenceTransformersVectors
+        from ragpipe.extras.models.embedders import SentenceTransformersVectors
 
         timed("sentence-transformers", SentenceTransformersVectors(SentenceTransformers()), texts)
     if options.corpus:

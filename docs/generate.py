@@ -267,7 +267,7 @@ The codes: the states above; `values_lost`, `judge_moved`, `states_nothing`, `co
 | `format`, `signature`, `iteration`, `judge`, `scoring` | the origin of the figures; `scoring.level` is the level of every interval; `judge.calibrated` true: all scores of the judge are calibrated against human labels, false: one failed, else null |
 | `n_cases`, `n_samples` | cases (a question answered by a method) and questions |
 | `n_failed_judgements` | pairs of case and metric where the metric failed |
-| `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic`, `threshold` and the `metric` that gives it (empty for one made of others), stated once |
+| `declared` | by score its scale (`low`, `high`; null for a count), `higher_is_better`, `binary`, `diagnostic`, `threshold`, `stage` (retrieval, generation, end_to_end) and the `metric` that gives it (empty for one made of others), stated once |
 | `composite_parts` | by composite, and for `overall_score`: the parts that this run has (`measured`) and lacks (`absent`) |
 | `overall` | the figures over all cases |
 | `by` | the same by field and group: `by.method.rerank`, `by["method*question_type"]`; only scores that apply to one of the group's cases |

@@ -5,8 +5,8 @@ from __future__ import annotations
 ENTRIES = {
     "judge": {"detector": "ragpipe.extras.models.detector_settings:DetectorSettings"},
     "embedder": {
-        "sentence_transformers": "ragpipe.extras.models.embedder_settings:SentenceTransformers",
-        "litellm": "ragpipe.extras.models.embedder_settings:ApiEmbedder",
+        "sentence_transformers": "ragpipe.extras.models.embedders:SentenceTransformers",
+        "litellm": "ragpipe.extras.models.embedders:ApiEmbedder",
     },
     "metric": {"BertScoreMetric": "ragpipe.extras.models.bert_score:BertScoreMetric"},
 }

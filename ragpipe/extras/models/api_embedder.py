@@ -17,7 +17,7 @@ import numpy as np
 
 from ragpipe.core.call import Call, Paid
 from ragpipe.core.digest import sha256
-from ragpipe.extras.models.embedder_settings import ApiEmbedder
+from ragpipe.extras.models.embedders import ApiEmbedder
 from ragpipe.judge.budget import Budget
 from ragpipe.judge.client import ApiResponse, AttemptError, PreparedRequest
 from ragpipe.judge.http_responses import billed_usage

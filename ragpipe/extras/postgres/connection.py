@@ -1,4 +1,4 @@
-"""A connection to a store in PostgreSQL: its address, `?` for values, texts that PostgreSQL cannot hold, and its errors as ours.
+"""A connection to a store in PostgreSQL: its transactions, its address, `?` for values, texts that PostgreSQL cannot hold, and its errors as ours.
 
 PostgreSQL has no text with the character NUL. Such a text is stored with `\\x01` before `0`, and `\\x01` itself twice.
 """
@@ -6,24 +6,31 @@ PostgreSQL has no text with the character NUL. Such a text is stored with `\\x01
 from __future__ import annotations
 
 import logging
+import random
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem, RagpipeError
+from ragpipe.store.ledger import StoreLost
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
+
+Result = TypeVar("Result")
 
 INSTALL = "pip install 'psycopg[binary]>=3.2'"
 SCHEMA = "ragpipe"
 """The schema of an address that names none."""
 _AT_ONCE = 2000  # rows that a query over a whole table brings at a time
 _ORDER = {"calls": "created_at, key, failed_in", "payments": "at, mark, run, iteration, sum"}
+_SHOWN = 200  # characters of a cause
+_REPEATS = 20  # of a transaction that others were in the way of
 _ESCAPED = re.compile("\x01(.)")
 _SETTINGS = {
     "connect_timeout": "10",
@@ -234,3 +241,60 @@ def not_a_call_store(place: PostgresPlace, content: str) -> DataError:
     fix = "name another schema: store.url=postgresql://...?schema=NAME. Nothing is ever replaced automatically"
     problem = Problem(str(place), f"schema {place.schema}", content, "a call store, or nothing", fix)
     return DataError("the call store cannot be read", [problem])
+
+
+class StoreUnreachable(StoreLost):
+    """The connection to the database was lost."""
+
+
+class PostgresLink:
+    """One connection, for one thread, which begins with `begin`. Raises OutputError where the database cannot be used.
+
+    A connection that is lost is not made again: the run ends, what was paid for and not stored is kept in a file, and a new start goes on.
+    """
+
+    def __init__(self, place: PostgresPlace, begin: Callable[[PostgresConnection], None] = lambda db: None):
+        self.place = place
+        self._lost: StoreUnreachable | None = None
+        with postgres_errors(place):
+            self.connection = connect(place, begin)
+
+    def read(self, work: Callable[[PostgresConnection], Result]) -> Result:
+        """What `work` reads: statements that change nothing. Raises StoreUnreachable, OutputError and DataError for what the server
+        refuses."""
+        if self._lost is not None:
+            raise self._lost
+        try:
+            return work(self.connection)
+        except postgres_driver().Error as error:
+            raise self._error(error) from error
+
+    def run(self, work: Callable[[PostgresConnection], Result]) -> Result:
+        """What `work` does in one transaction, which is repeated where others were in its way. Raises as `read`."""
+
+        def transaction(db: PostgresConnection) -> Result:
+            for repeats in range(_REPEATS + 1):
+                try:
+                    with db.transaction():
+                        return work(db)
+                except postgres_driver().Error as error:
+                    if not is_passing(error) or repeats == _REPEATS:
+                        raise
+                    time.sleep(random.random() * 0.05)
+            raise AssertionError("unreachable")
+
+        return self.read(transaction)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _error(self, error: Exception) -> Exception:
+        """An error of the driver as ours; that of a lost connection is that of every later call too."""
+        if not is_lost(error):
+            return postgres_error(self.place, error)
+        self._lost = StoreUnreachable(
+            f"the connection to the call store {self.place} was lost: {cause_of(error)[:_SHOWN]}. Replies that were stored are kept. "
+            "To fix: let the database run again, then start the same command: it asks only what was not stored."
+        )
+        return self._lost

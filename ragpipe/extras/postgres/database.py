@@ -12,8 +12,14 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from ragpipe.core.call import Call
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.version import FORMAT, __version__, format_mismatch
-from ragpipe.extras.postgres.connection import SCHEMA, PostgresConnection, PostgresPlace, not_a_call_store, postgres_errors
-from ragpipe.extras.postgres.link import PostgresLink
+from ragpipe.extras.postgres.connection import (
+    SCHEMA,
+    PostgresConnection,
+    PostgresLink,
+    PostgresPlace,
+    not_a_call_store,
+    postgres_errors,
+)
 from ragpipe.extras.postgres.table import FIND, PostgresTable, living_owners
 from ragpipe.store.call_rows import SHARED, DamagedRow, SharedValues, call_of, digest_of, key_bytes
 from ragpipe.store.ledger import SILENT_AFTER_S

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ragpipe.core.call import Call, Payment
-from ragpipe.extras.postgres.connection import PostgresConnection, PostgresPlace
-from ragpipe.extras.postgres.link import PostgresLink
+from ragpipe.extras.postgres.connection import PostgresConnection, PostgresLink, PostgresPlace
 from ragpipe.store.call_rows import COLUMNS, DamagedRow, PackedCall, SharedValues, call_of, digest_of, key_bytes, unpacked
 from ragpipe.store.ledger import ClaimResult, Freshness, Lookup, add_payments, shared_values_of
 from ragpipe.store.owners import Owner

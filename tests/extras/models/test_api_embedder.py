@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from ragpipe.cli.command_line import main
-from ragpipe.extras.models.embedder_settings import ApiEmbedder
+from ragpipe.extras.models.embedders import ApiEmbedder
 from ragpipe.judge.live_transport import conflicting_base_url
 from ragpipe.store.call_store import census
 from ragpipe.testing.openai_server import serving

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ragpipe.extras.models.embedder_settings import SentenceTransformers
-from ragpipe.extras.models.sentence_transformers_embedder import SentenceTransformersVectors
+from ragpipe.extras.models.embedders import SentenceTransformers, SentenceTransformersVectors
 from ragpipe.judge.embedder import MiniLM
 from tests.support.minilm import needs_files
 from tests.unit.judge.test_minilm import STORED

@@ -13,8 +13,8 @@ import pytest
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import DataError, FolderLocked, FormatMismatch, OutputError
 from ragpipe.extras.postgres import table as tables
+from ragpipe.extras.postgres.connection import StoreUnreachable
 from ragpipe.extras.postgres.database import PostgresDatabase
-from ragpipe.extras.postgres.link import StoreUnreachable
 from ragpipe.extras.postgres.table import PostgresTable
 from ragpipe.store.call_database import call_database
 from ragpipe.store.call_store import CallStore, Choice, census, paid_by, prunable, prune, read_calls

@@ -1,15 +1,17 @@
-"""The `embedder` sections of sentence-transformers and of a provider."""
+"""Embedders beside MiniLM: any local model by sentence-transformers (extra `models`), and the section of a provider's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ragpipe.core.settings import NotInIdentity
 from ragpipe.extras.models import INSTALL
-from ragpipe.judge.embedder import MiniLM, PrefixedEmbedder
+from ragpipe.judge.embedder import BATCH, MiniLM, PrefixedEmbedder, Tensor, check_hash
 from ragpipe.judge.question import MissingPart
 from ragpipe.judge.settings import JudgeSettings
 
@@ -21,7 +23,7 @@ class SentenceTransformers(MiniLM):
     as with `minilm`: whoever computed a vector first, its bytes stand.
     """
 
-    implementation: ClassVar[str] = "ragpipe.extras.models.sentence_transformers_embedder:SentenceTransformersVectors"
+    implementation: ClassVar[str] = "ragpipe.extras.models.embedders:SentenceTransformersVectors"
     label_prefix: ClassVar[str] = "sentence_transformers"
 
     kind: Annotated[Literal["sentence_transformers"], NotInIdentity] = Field(
@@ -31,6 +33,42 @@ class SentenceTransformers(MiniLM):
     def missing(self) -> MissingPart | None:
         here = find_spec("sentence_transformers") is not None
         return super().missing() or (None if here else self.missing_part(INSTALL))
+
+
+class SentenceTransformersVectors:
+    """Texts to vectors. torch is imported and the files are read at the first text; no code of the folder runs."""
+
+    def __init__(self, settings: SentenceTransformers):
+        self._settings = settings
+        self._model: Any = None
+        self._tokenizer: Any = None
+
+    def __call__(self, texts: Sequence[str]) -> list[Tensor]:
+        """One vector of length 1 a text, in order."""
+        vectors = self._open().encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return [np.asarray(vector, dtype=np.float32) for vector in vectors]
+
+    def cut(self, text: str) -> bool:
+        """Whether the text has more tokens than are read."""
+        self._open()
+        return len(self._tokenizer.encode(text.strip()).ids) > self._settings.max_tokens
+
+    def _open(self) -> Any:
+        if self._model is None:
+            from sentence_transformers import SentenceTransformer
+
+            from ragpipe.judge.minilm import open_tokenizer
+
+            folder = self._settings.folder
+            assert folder is not None  # checked before the run began
+            check_hash(folder / "model.safetensors", self._settings.weights, "give the folder whose hash this is")
+            check_hash(folder / "tokenizer.json", self._settings.tokenizer, "give the folder whose hash this is")
+            self._model = SentenceTransformer(str(folder), trust_remote_code=False, local_files_only=True)
+            self._model.max_seq_length = self._settings.max_tokens
+            self._tokenizer = open_tokenizer(folder)
+        return self._model
 
 
 class ApiEmbedder(JudgeSettings, PrefixedEmbedder):
@@ -58,11 +96,10 @@ class ApiEmbedder(JudgeSettings, PrefixedEmbedder):
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
-        identity: dict[str, Any] = {
+        return {
             "model": self.model,
             "endpoint": self.place,
             "revision": self.revision,
             "season": self.season,
             "prefix": self.prefix,
         }
-        return identity
