@@ -137,7 +137,5 @@ class LabelSettings(Settings):
         default=None, description="Grades by name, with their values. null: as the metric's `label` says, else by its scale."
     )
     files: list[str] = Field(
-        default_factory=list,
-        alias="import",
-        description="Files to read: labels.jsonl of the page, sheets as .csv, verdicts.jsonl of report.html.",
+        default_factory=list, alias="import", description="Files to read: labels.jsonl of the page, and sheets as .csv."
     )

@@ -1,4 +1,4 @@
-"""Object stores by fsspec: data sets and prompts from addresses, and finished runs published and fetched."""
+"""Object stores by fsspec: data sets from addresses, and finished runs published and fetched."""
 
 from __future__ import annotations
 

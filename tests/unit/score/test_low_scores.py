@@ -351,7 +351,7 @@ def test_what_a_version_repaired_and_broke(tmp_path: Path, rows: list[Row], fiel
     assert (section is None) == (not changes)
     if changes:
         page = markdown_of(report_of(section))
-        assert f"| `answer_faithfulness` | `{changes[0]['from']} -> {changes[0]['to']}` | 3 | 2 -> 2 | 1: `q1` | 1: `q2` |" in page
+        assert f"| `answer_faithfulness` | `{changes[0]['from']} -> {changes[0]['to']}` | 1: `q1` | 1: `q2` | 3 | 2 -> 2 |" in page
 
 
 def test_one_version_alone_is_held_against_nothing(tmp_path: Path) -> None:
