@@ -4,7 +4,7 @@
   (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events/).
 - `langfuse.jsonl`: a line per score, the body of `POST /api/public/scores` and the arguments of `create_score`.
 - `phoenix.json`: the body of `POST /v1/span_annotations`, whose `data` is what `log_span_annotations` takes.
-- `mlflow.jsonl`: a line per assessment, as `Assessment.from_dictionary` reads it.
+- `mlflow.jsonl`: a line per assessment, as `Assessment.from_dictionary` reads it. MLflow keeps a trace of OpenTelemetry as `tr-` and its id.
 
 The trace of a case is its id, its span the `span` of its `meta`, as the options that read traces map them.
 """
@@ -202,7 +202,8 @@ def _mlflow(run: _Run, scores: Iterator[TracedScore]) -> Iterator[bytes]:
         if score.error:
             feedback["error"] = {"error_code": "evaluation_failed", "error_message": score.error}
         body = {
-            "assessment_name": score.name, "trace_id": score.trace, "span_id": score.span,
+            "assessment_name": score.name, "trace_id": f"tr-{trace}" if (trace := _hex(score.trace, 32)) else score.trace,
+            "span_id": score.span,
             "source": {"source_type": "LLM_JUDGE" if run.is_model else "CODE", "source_id": run.judge},
             "create_time": at, "last_update_time": at, "feedback": feedback, "rationale": score.reason or None,
             "metadata": {name: str(value) for name, value in score.facts.items()},

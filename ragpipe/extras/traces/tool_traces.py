@@ -5,12 +5,13 @@ several per trace) and those of LangChain's tracers (a root with `child_runs`)."
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ragpipe.core import strict_json
 from ragpipe.core.sample import UNREADABLE
 from ragpipe.data.expressions import BadExpression, finite_number, json_or_text, verdict
-from ragpipe.extras.traces.attribute_spans import error_of, identifier, nanoseconds, status_of
+from ragpipe.extras.traces.attribute_spans import error_of, first_documents, identifier, nanoseconds, read_attributes, status_of
 from ragpipe.extras.traces.span import EVALUATOR, LLM, RETRIEVER, SPAN, Span, Trace, documents, epoch_ms, message_text, usage
 
 _OBSERVATION_KINDS = {"GENERATION": LLM, "SPAN": SPAN, "EVENT": "event"}
@@ -157,7 +158,8 @@ def _mlflow_span(row: Mapping[str, Any]) -> Span:
     if isinstance(span.input, dict):
         span.query = next((value for value in span.input.values() if isinstance(value, str)), None)
     if span.kind == RETRIEVER:
-        span.documents = documents(span.output)
+        # a span that MLflow took by OTLP keeps its documents under the names of OpenInference or OpenTelemetry
+        span.documents = first_documents(span.output, read_attributes(replace(span)).documents)
     elif span.kind == LLM:
         span.text = message_text(span.output)
     return span

@@ -81,7 +81,7 @@ def test_bodies_of_the_other_tools(export: Export) -> None:
     assert phoenix["result"] == {"label": "pass", "score": 1.0, "explanation": "1 of 1 claims are supported"}
     assert phoenix["identifier"] == langfuse["id"]
     mlflow = lines(folder / "mlflow.jsonl")[0]
-    assert (mlflow["assessment_name"], mlflow["trace_id"], mlflow["span_id"]) == ("faithfulness", TRACE, ROOT)
+    assert (mlflow["assessment_name"], mlflow["trace_id"], mlflow["span_id"]) == ("faithfulness", f"tr-{TRACE}", ROOT)
     assert mlflow["source"] == {"source_type": "CODE", "source_id": "rules-v1"}
     assert (mlflow["feedback"], mlflow["rationale"]) == ({"value": 1.0}, "1 of 1 claims are supported")
 

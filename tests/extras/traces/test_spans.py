@@ -393,3 +393,16 @@ def test_expectations_of_mlflow_are_references(traces: Traces, expectations: dic
     ]
     (record,) = traces(row)
     assert Expression(mapping["reference"])(record) == reference
+
+
+@pytest.mark.parametrize(("attributes", "found"), [
+    ({"retrieval.documents.0.document.id": '"d1"', "retrieval.documents.0.document.content": '"Ada wrote it."'}, "d1"),
+    ({"gen_ai.retrieval.documents": '[{"id": "d2", "content": "Ada wrote it."}]'}, "d2"),
+    ({"mlflow.spanOutputs": '[{"id": "d3", "page_content": "Ada wrote it."}]', "retrieval.documents": "[]"}, "d3"),
+])  # fmt: skip
+def test_documents_of_a_span_that_mlflow_took_by_otlp(traces: Traces, attributes: dict[str, str], found: str) -> None:
+    """MLflow keeps attributes of other conventions as they came, each as JSON; its own outputs come first."""
+    row = json.loads(json.dumps(WHOLE["mlflow"]))
+    row["data"]["spans"][0]["attributes"] = {"mlflow.spanType": '"RETRIEVER"', **attributes}
+    (record,) = traces(row)
+    assert [(document["id"], document["text"]) for document in record["retrievals"][0]["documents"]] == [(found, "Ada wrote it.")]
