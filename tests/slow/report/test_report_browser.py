@@ -177,7 +177,7 @@ def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
     assert lines[0][:6] == ["id", "method", "repeat", "question", "grade", "grade verdict"]
     assert [line[:6] for line in lines[1:]] == [["q12", "base", "1", "Question number 12?", "0.6", "pass"], ["q12", "new", "1", "Question number 12?", "1", "pass"]]  # fmt: skip
     page.keyboard.press("?")
-    assert page.locator("dialog tr").count() == 14
+    assert page.locator("dialog tr").count() == 13
     page.uncheck("dialog input")
     page.keyboard.press("Escape")
     page.keyboard.press("x")
