@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ragpipe
 from ragpipe.core.score import ScoreSpec, warning_texts
+from ragpipe.core.text import escape_markdown
 from ragpipe.report.diagnosis_section import diagnosis_section
 from ragpipe.report.report_data import ReportData
+from ragpipe.score.aggregate import asked, shared_score
 from ragpipe.score.settings import ScoringSettings
 from tests.support.finished_runs import FinishedRuns
 from tests.support.reports import markdown_of, report_of, terminal_of
@@ -30,16 +33,21 @@ DOCUMENTS = [
     ("a NO of the chunks", {"chunk_faithfulness": 1.0, "chunk_relevancy": 0.0}, []),
     ("C retrieval failure", {"chunk_faithfulness": 1.0, "chunk_relevancy": 1.0, **MISS}, ["retrieval_failure"]),
     ("D partial correctness", {"correctness": 2.5}, ["partly_correct"]),
+    ("D with its retrieval", {"correctness": 2.5, **HIT}, ["partly_correct"]),
     ("the run's worked example", {"chunk_faithfulness": 1.0, "chunk_relevancy": 1.0, "correctness": 4.5, **HIT}, []),
     ("a failure of faithfulness", {"chunk_faithfulness": 0.0}, ["unsupported_answer"]),
     # the same by the scores of rag-evaluation-framework.md
+    ("A on 0..1", {"faithfulness": 0.0, "answer_relevance": 0.9}, ["hallucination"]),
+    ("B on 0..1", {"faithfulness": 1.0, "answer_relevance": 0.1}, ["off_topic"]),
     ("neither", {"faithfulness": 0.2, "answer_relevance": 0.1}, ["unsupported_and_off_topic"]),
     ("both", {"faithfulness": 0.9, "answer_relevance": 0.8}, []),
     ("relevance failed", {"faithfulness": 0.2, "answer_relevance": ("error", "refused: no")}, ["unsupported_answer", "not_judged"]),
     # metrics.md section 9: correctness 2-3 *with a hit*
+    ("2 with a hit", {"correctness": 2.0, **HIT}, ["partly_correct"]),
     ("3 with a hit", {"correctness": 3.0, **HIT}, ["partly_correct"]),
     ("3 without one", {"correctness": 3.0, **MISS}, ["retrieval_failure"]),
     ("1 with a hit", {"correctness": 1.0, **HIT}, ["wrong_despite_hit"]),
+    ("4 with a hit", {"correctness": 4.0, **HIT}, []),
     # answer-synthesis-evaluation.md, "Why Two Independent Dimensions?"
     ("persuasive", {"answer_faithfulness": 2.0, "answer_completeness": 5.0}, ["complete_but_unsupported"]),
     ("useless", {"answer_faithfulness": 5.0, "answer_completeness": 2.0}, ["faithful_but_incomplete"]),
@@ -48,6 +56,7 @@ DOCUMENTS = [
     ("found and buried", {"context_relevance": 0.3, **HIT}, ["noisy_context"]),
     ("no labels", {"context_relevance": 0.3}, ["context_off_topic"]),
     ("third place", {"mrr": 1 / 3}, ["relevant_ranked_low"]),
+    ("second place", {"mrr": 1 / 2}, []),
     ("root before consequence", {"faithfulness": 0.0, "answer_relevance": 1.0, **MISS}, ["retrieval_failure", "hallucination"]),
 ]  # fmt: skip
 
@@ -139,6 +148,10 @@ NOTHING = ScoringSettings(
 )
 
 
+def test_words_of_a_configuration_are_no_markup() -> None:
+    assert escape_markdown("<b>*a*</b> [x](http://y) `c`\n# d") == r"\<b\>\*a\*\</b\> \[x\](http\://y) \`c\` \# d"
+
+
 DEMO = Path(ragpipe.__file__).parent / "data" / "demo" / "cases.jsonl"
 SEEN = {
     "retrieval_miss", "scope_miss", "false_acceptance", "hallucinated_unanswerable", "empty_answer", "system_error",
@@ -191,7 +204,9 @@ def test_the_first_diagnosis_of_demonstration_cases(demo: Any, case: tuple[str, 
 
 
 FAITHFUL, RECALL = ScoreSpec("faithfulness"), ScoreSpec("recall@5")
+SCALE = {"low": 0, "high": 1, "binary": False}
 PLAIN = ScoringSettings(slices=[], thresholds={"faithfulness": 0.5})
+NAN = np.nan
 
 
 def test_a_method_that_had_the_easy_questions_is_not_better(tmp_path: Path) -> None:
@@ -240,6 +255,15 @@ def test_a_method_that_never_has_a_score_empties_it_for_nobody(tmp_path: Path) -
     assert set(scores["recall@5"]["methods"]) == {"a", "b"}
     assert scores["recall@5"]["n_questions"] == 2
     assert set(scores["faithfulness"]["methods"]) == {"a", "b", "closed"}
+
+
+def test_no_question_in_common_is_a_score_without_a_mean() -> None:
+    methods, samples = {"a": np.array([0, 1]), "b": np.array([2])}, np.array([0, 1, 2])
+    assert asked(methods, samples) == {"n_questions": 0, "of": 3}
+    one = shared_score(methods, samples, np.array([0.1, 0.2, 0.3]), np.full(3, NAN), SCALE, 0.95)
+    assert one is not None
+    assert (one["n_questions"], one["of"]) == (0, 3)
+    assert {name: figures["mean"] for name, figures in one["methods"].items()} == {"a": None, "b": None}
 
 
 def test_methods_are_compared_on_shared_questions(finished_runs: FinishedRuns) -> None:

@@ -16,23 +16,35 @@ POLICIES = [load_policy(name) for name in pattern_files() if "policy" in read_pa
 HITS = [
     ("You should buy Apple now.", "financial_advice"),
     ("I recommend selling before the report.", "financial_advice"),
+    ("We would suggest that you invest in index funds.", "financial_advice"),
     ("Buy this stock while it is cheap.", "financial_advice"),
+    ("Now is a great time to invest.", "financial_advice"),
     ("The stock will go up next quarter.", "predictions"),
+    ("Shares are bound to fall after that.", "predictions"),
     ("The price will reach $300 by May.", "predictions"),
+    ("This plan has a guaranteed return of 8 percent.", "predictions"),
     ("Please tell me your account number.", "personal_data"),
+    ("What is your SSN?", "personal_data"),
     ("His number is 123-45-6789.", "personal_data"),
     ("The card 4111 1111 1111 1111 was used.", "personal_data"),
     ("Send it to DE89 3704 0044 0532 0130 00.", "personal_data"),
 ]
 LEFT_ALONE = [
     "I cannot tell you whether you should buy Apple.",
+    "I do not recommend buying or selling anything.",
     "The board plans to buy its shares back.",
+    "Whether this is a good time to invest, I cannot say.",
     "No one knows if the stock will go up.",
+    "The bank expects that prices will rise by 2 percent.",
     "Analysts say the price will reach $300, according to the report's forecast.",
+    "There is no guaranteed return.",
     "Never share your password with anybody.",
+    "You can reset your password under Settings.",
     "Call 555-0100 or 030 1234-567.",
+    "Order 2024-11-0042 was shipped.",
     "The EU27 have gone into recess until autumn this year.",
     "You should buy-in early: ask your team first.",
+    "Investors should read the filing.",
 ]
 
 
@@ -99,7 +111,9 @@ SECOND = [load_policy("personal_data.v2")]
     ("Write to jane.doe@acme.io.", "email_address"),
     ("Her address is jane+work@mail.acme.co.uk, he says.", "email_address"),
     ("Call Jane at +49 30 1234567.", "telephone_number"),
+    ("Her number is (415) 555-2671.", "telephone_number"),
     ("He can be reached at 415-555-2671 after six.", "telephone_number"),
+    ("Ring +442079460958 and ask for Tom.", "telephone_number"),
 ])  # fmt: skip
 def test_addresses_and_numbers_of_a_person_are_found_by_the_second_version(answer, pattern):
     assert [found["pattern"] for found in find_violations(answer, SECOND)] == [pattern]

@@ -102,6 +102,17 @@ def test_the_lowest_of_a_header_and_the_users_own_holds() -> None:
     assert found.per_minute("requests") == pytest.approx(40)
 
 
+def test_attempts_after_a_refusal_are_spaced_by_the_learned_pace() -> None:
+    """At 0.87 of 4 per second the next starts 0.287 s after the refusal, and each one after it 0.287 s later."""
+    found = RateLimiter()
+    found.pace.rate = 4.0
+    found.pace.record_refusal(999.0, 1000.0)
+    for number in range(1, 4):
+        start, why = found.next_start(1000.0)
+        assert (start, why) == (pytest.approx(1000 + number / (0.87 * 4)), "429")
+        found.take(start)
+
+
 def test_attempts_are_spaced_by_rpm() -> None:
     found, now = RateLimiter(rpm=3000.0), 1000.0
     for number in range(12):
@@ -127,6 +138,14 @@ def test_a_demand_learns_from_usage() -> None:
     assert demands.record(first, 700, 40) == {"tokens": -300, "input": -300, "output": 40 - 256}
     again = demands.of([{"content": "x" * 3492}])
     assert again.tokens == {"tokens": pytest.approx(700 + 500), "input": pytest.approx(700), "output": 40}
+
+
+def test_a_demand_of_what_is_used_learns_the_length_of_replies() -> None:
+    demands = TokenDemand("used", 500)
+    first = demands.of([{"content": "x" * 692}])
+    assert first.tokens["tokens"] == 200 + 256
+    assert demands.record(first, 200, 60)["tokens"] == 260 - 456
+    assert demands.of([{"content": "x" * 692}]).tokens["tokens"] == pytest.approx(260)
 
 
 GEMINI = "https://generativelanguage.googleapis.com: quota exceeded for metric"
@@ -160,10 +179,12 @@ def test_a_google_quota_of_a_day_ends_the_run() -> None:
 
 @pytest.mark.parametrize(("status", "message", "kind", "overload"), [
     (429, "Too many concurrent requests", "rate_limit", True),
+    (429, "Number of request tokens has exceeded your concurrent connections limit", "rate_limit", True),
     (429, "Rate limit reached for gpt-4o on requests per min (RPM): Limit 500", "rate_limit", False),
     (503, "The engine is currently overloaded, please try again later", "server_error", True),
     (529, "Overloaded", "server_error", True),
     (500, "Internal server error", "server_error", False),
+    (504, "Gateway timeout", "server_error", False),
 ])  # fmt: skip
 def test_which_failures_are_of_concurrency(status: int, message: str, kind: str, overload: bool) -> None:
     error = failure(ApiResponse(status, {}, {"error": {"message": message}}))

@@ -44,6 +44,7 @@ QUOTES = [
     ("in quotation marks", 'It said "profits doubled" at once.', 1),
     ("typographic marks, other case", "It said “Profits  DOUBLED” at once.", 1),
     ("six words in a row", "We see that profits doubled in the last quarter there.", 1),
+    ("five words in a row", "We see profits doubled in the last week.", 0), ("one word in quotation marks", 'The "board" met.', 0),
     ("another order", "In the last quarter profits have doubled.", 0), ("what a free chunk says", '"Costs fell by half" it said.', 0),
 ]  # fmt: skip
 

@@ -3,7 +3,10 @@
 import pytest
 
 from ragpipe.core import patterns
+from ragpipe.core.errors import JudgeError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+
+REFUSED = JudgeError("refused", "the provider's filter refused")
 
 
 def verdicts(key, *rows, **other):
@@ -48,28 +51,35 @@ CITATION = [
     ("all good", EARNINGS, {}, [TWO, BOTH], (1, 1, 1, 1, 1), 2),
     ("a third of the claims uncited", EARNINGS, {}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 0), 2),
     ("a case that asks for less", EARNINGS | needs(min_citation_coverage=0.6), {}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 1), 2),
+    ("another minimum", EARNINGS, {"min_coverage": 0.5}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 1), 2),
     ("one inaccurate", EARNINGS, {}, [TWO, accurate((1, True), (2, False))], (0.8, 1, 0.5, 1, 1), 2),
     ("dangling lowers valid and accuracy", DANGLING, {}, [TWO, BOTH], (0.3 * 2 / 3 + 0.4 * 2 / 3 + 0.3, 2 / 3, 2 / 3, 1, 1), 2),
     ("an id that was not retrieved dangles", GHOST, {}, [TWO, accurate((1, True))], (0.65, 0.5, 0.5, 1, 1), 2),
     ("only dangling ones: no chunk to ask about", EARNINGS | {"citations": ["x"]}, {}, [TWO], (0.3, 0, 0, 1, 1), 1),
     ("no claims: no coverage", EARNINGS, {}, [claims(), BOTH], (1, 1, 1, None, None), 2),
+    ("no claims, one inaccurate", EARNINGS, {}, [claims(), accurate((1, True), (2, False))], ((0.3 + 0.4 / 2) / 0.7, 1, 0.5, None, None), 2),
     ("no claims and only a dangling one: no credit", EARNINGS | {"citations": ["x"]}, {}, [claims()], (0, 0, 0, None, None), 1),
     ("no claims, only coverage weighs", EARNINGS, {"weights": {"valid": 0, "accuracy": 0, "coverage": 1}}, [claims(), BOTH], (None, 1, 1, None, None), 2),
     ("marks without ids are the chunks of their ranks", EARNINGS | {"citations": [{"marker": "[1]"}, {"marker": "2"}]}, {}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 0), 2),
+    ("one mark for both", EARNINGS | {"citations": [{"marker": "[1, 2]"}]}, {}, [TWO, accurate((1, True), (2, False))], (0.8, 1, 0.5, 1, 1), 2),
     ("an unresolved one counts for nothing", EARNINGS | {"citations": [*EARNINGS["citations"], {"marker": "Apple 2023"}]}, {}, [TWO, BOTH], (1, 1, 1, 1, 1), 2),
     ("none names a chunk", EARNINGS | {"citations": [{"marker": "Apple 2023"}, {"text": "strong results"}]}, {}, [], "skipped", 0),
     ("other weights", EARNINGS, {"weights": {"valid": 1, "accuracy": 1, "coverage": 2}}, [THREE, BOTH], (5 / 6, 1, 1, 2 / 3, 0), 2),
     ("none where required", UNCITED | needs(requires_citations=True), {}, [], (0, 0, 0, 0, 0), 0),
     ("none where nothing is said", UNCITED, {}, [], (0, 0, 0, 0, 0), 0),
     ("a refusal without any", DECLINES, {}, [], "skipped", 0),
+    ("a refusal where required", DECLINES | needs(requires_citations=True), {}, [], (0, 0, 0, 0, 0), 0),
     ("refusals count", DECLINES, {"refusals": "zero"}, [], (0, 0, 0, 0, 0), 0),
     ("not required", EARNINGS | needs(requires_citations=False), {}, [], "skipped", 0),
     ("not recorded", MARKED, {}, [], "skipped", 0),
     ("marks in the text", MARKED, {"markers": True}, [THREE, BOTH], (0.9, 1, 1, 2 / 3, 0), 2),
     ("marks beyond the chunks", MARKED | {"answer": "It rained [3]."}, {"markers": True}, [claims(("it rained", True))], (0.3, 0, 0, 1, 1), 1),
     ("no marks", MARKED | {"answer": "It rained."}, {"markers": True}, [], (0, 0, 0, 0, 0), 0),
+    ("no contexts: all dangle", EARNINGS | {"chunks": []}, {}, [TWO], (0.3, 0, 0, 1, 1), 1),
     ("no answer", EARNINGS | {"answer": " "}, {}, [], "skipped", 0),
+    ("an answer without a word", EARNINGS | {"answer": "[1]..".replace("1", "")}, {}, [], "skipped", 0),
     ("missing: asked again", EARNINGS, {}, [TWO, accurate((1, True)), accurate((1, False))], (0.8, 1, 0.5, 1, 1), 3),
+    ("one citation a call", EARNINGS, {"batch": 1}, [TWO, accurate((1, True)), accurate((1, False))], (0.8, 1, 0.5, 1, 1), 3),
 ]  # fmt: skip
 
 
@@ -137,6 +147,7 @@ POLICED = {
 }
 QUOTED = POLICED | {"answer": '"We think that profits will double in the coming year."', "chunks": POLICED["chunks"][:2]}
 COPIED = POLICED | {"answer": "The chairman leaves in May and the post stays vacant.", "chunks": POLICED["chunks"][2:]}
+ONE = POLICED | {"chunks": POLICED["chunks"][:2]}
 
 
 WARRANTY = "The warranty covers all moving parts for two years from purchase."
@@ -163,6 +174,7 @@ SOURCES = [
     ("quoted and not used", POLICED, {}, [use((2, "direct_quote", "profits will double"), (3, "not_used"))], 1, 1),
     ("a paraphrase", POLICED, {}, [use((2, "paraphrase", "expects growth"), (3, "not_used"))], 0, 1),
     ("a use of no-use", POLICED, {}, [use((2, "not_used"), (3, "paraphrase", "expects"))], 0, 1),
+    ("a quote of no-use by the judge", POLICED, {}, [use((2, "not_used"), (3, "direct_quote"))], 0, 1),
     ("only a literal quote: nobody asked", QUOTED, {}, [], 1, 0),
     ("no-use word for word: nobody asked", COPIED, {}, [], 0, 0),
     ("shorter than a quote: asked", COPIED, {"quote_words": 20}, [use((1, "not_used"))], 1, 1),
@@ -171,12 +183,19 @@ SOURCES = [
     ("no answer", POLICED | {"answer": ""}, {}, [], "skipped", 0),
     ("an empty chunk cannot be used", POLICED | {"chunks": [{"text": "", "policy": "no_use"}, "Shops open at nine."]}, {}, [], 1, 0),
     ("in a free chunk too: asked", SHARED, {}, [use((2, "not_used"))], 1, 1),
+    ("in a free chunk too, and used", SHARED, {}, [use((2, "direct_quote"))], 0, 1),
     ("in a quote-only chunk too is not free", SHARED | {"chunks": [{"text": WARRANTY, "policy": "quote_only"}, SHARED["chunks"][1]]}, {}, [], 0, 0),
+    ("in part in a free chunk", SHARED | {"chunks": ["The warranty covers all parts.", SHARED["chunks"][1]]}, {}, [], 0, 0),
     ("a refusal in the words of the question: asked", LEASE, {}, [use((1, "not_used"))], 1, 1),
     ("in the words of an earlier question: asked", LEASE | {"question": "And?", "history": [["user", LEASE["question"]]]}, {}, [use((1, "not_used"))], 1, 1),
+    ("in the words of an earlier answer", LEASE | {"question": "And?", "history": [["assistant", LEASE["question"]]]}, {}, [], 0, 0),
     ("a stretch beside the words of the question", LEASE | {"answer": SPREAD, "chunks": [{"text": SPREAD, "policy": "no_use"}]}, {}, [], 0, 0),
+    ("less than a stretch beside them: asked", LEASE | {"answer": LEASE["chunks"][0]["text"]}, {}, [use((1, "direct_quote"))], 0, 1),
     ("the question's words in quotation marks: asked", CLIMATE, {}, [use((2, "not_used"))], 1, 1),
+    ("other words in quotation marks", CLIMATE | {"question": "What does it cover?"}, {}, [], 0, 0),
     ("missing: asked again", POLICED, {}, [use((2, "not_used")), use((3, "paraphrase"))], 0, 2),
+    ("its place is not its number", ONE, {}, [use((1, "not_used")), use((0, "not_used"))], "error", 2),
+    ("one chunk a call", POLICED, {"batch": 1}, [use((2, "not_used")), use((3, "not_used"))], 1, 2),
 ]  # fmt: skip
 
 ADVICE = {"question": "Should I buy Apple stock?", "answer": "You should buy now.", "chunks": []}
@@ -195,15 +214,18 @@ POLICY = [
     ("the judge finds one", KIND, {}, [broken(2)], 0, 1),
     ("patterns alone", KIND, {"method": "patterns"}, [], 1, 0),
     ("a policy in words", KIND, {"patterns": [], "policies": {"no_numbers": "No numbers."}}, [verdicts("violated", (1, True))], 0, 1),
+    ("a banned topic", KIND, {"patterns": [], "banned_topics": ["earnings"]}, [verdicts("violated", (1, True))], 0, 1),
     ("a pattern of the user's own", KIND, {"patterns": [{"policy": "rise", "rule": "No rise.", "patterns": [{"name": "r", "pattern": "rose"}]}]}, [], 0, 0),
     ("a pattern that never ends", KIND | {"answer": "a" * 60 + "b"}, {"patterns": [{"policy": "slow", "rule": "x", "patterns": [{"name": "nested", "pattern": "^(a|aa)+$"}]}]}, [], "error", 0),
     ("a refusal breaks nothing", ADVICE | {"answer": "I cannot tell you whether you should buy Apple stock."}, {}, [COMPLIANT], 1, 1),
+    ("no contexts do not matter", KIND | {"chunks": []}, {}, [COMPLIANT], 1, 1),
     ("no answer", KIND | {"answer": ""}, {}, [], "skipped", 0),
 ]  # fmt: skip
 
 LIST = {"question": "What are 10 highlights from the earnings call?", "chunks": ["5 highlights"]}
 NO = "I cannot answer this question."
 FIVE = "I found five: sales, costs, debt, staff, margins. I don't have ten."
+EXCUSE = "I can't answer, my training data ends Oct 2023."
 
 
 def declines(value, cutoff=False):
@@ -214,6 +236,7 @@ JUDGE = {"detector": "judge"}
 REJECTION = [
     ("no label", LIST | {"answer": NO}, {}, [], "skipped", 0),
     ("no answer is neither", LIST | {"answer": ""} | needs(behavior="reject"), {}, [], 0, 0),
+    ("no contexts do not matter", LIST | {"answer": NO, "chunks": []} | needs(behavior="reject"), {}, [], 1, 0),
     ("judge: declines", LIST | {"answer": FIVE} | needs(behavior="reject"), JUDGE, [declines(True)], 1, 1),
     ("judge: no answer, no call", LIST | {"answer": "..."} | needs(behavior="answer"), JUDGE, [], 0, 0),
 ]  # fmt: skip
@@ -227,6 +250,8 @@ ABSTENTION = [
     ("silent with the flag", UNANSWERABLE | {"answer": "", "abstained": True}, {}, [], 1, 0),
     ("silent without", UNANSWERABLE | {"answer": ""}, {}, [], "skipped", 0),
     ("answerable", UNANSWERABLE | {"answerable": True}, {}, [], "skipped", 0),
+    ("no label", UNANSWERABLE | {"answerable": None}, {}, [], "skipped", 0),
+    ("no contexts do not matter", UNANSWERABLE | {"chunks": []}, {}, [declines(True)], 1, 1),
 ]  # fmt: skip
 
 NOTES = {
@@ -247,10 +272,12 @@ RECENCY = [
     ("acknowledged", NOTES, {}, [says(True)], 1, 1),
     ("not acknowledged", NOTES, {}, [says(False, "")], 0, 1),
     ("the newer not cited: nobody asked", NOTES | {"citations": ["c2", "c3"]}, {}, [], 0, 0),
+    ("the older not cited", NOTES | {"citations": ["c1", "c3"]}, {}, [], 0, 0),
     ("nothing cited", NOTES | {"citations": []}, {}, [], 0, 0),
     ("not recorded", {k: v for k, v in NOTES.items() if k != "citations"}, {}, [], "skipped", 0),
     ("no contexts", NOTES | {"chunks": []}, {}, [], 0, 0),
     ("no answer", NOTES | {"answer": ""}, {}, [], 0, 0),
+    ("cite_both stays free", NOTES | {"recency_conflict_rule": "cite_both"}, {}, [], 1, 0),
     ("cite_newer stays free", NOTES | {"recency_conflict_rule": "cite_newer", "citations": ["c2"]}, {}, [], 0, 0),
 ]  # fmt: skip
 

@@ -33,14 +33,20 @@ ONE_CALL = [
     ("answer_relevance", "complete", HEATH, [direct(1.0)], 1.0, 1),
     ("answer_relevance", "in part", HEATH, [direct(0.5)], 0.5, 1),
     ("answer_relevance", "an answer that declines", DECLINED, [direct(0, False)], 0.0, 1),
+    ("answer_relevance", "whole numbers are shares too", HEATH, [direct(1)], 1.0, 1),
     ("answer_relevance", "a number in quotes", HEATH, [direct("0.75")], 0.75, 1),
     ("answer_relevance", "no answer is a 0 without a call", HEATH | {"answer": ""}, [], 0.0, 0),
     ("answer_relevance", "per cent are no share", HEATH, [direct(83.27)], "error", 1),
     ("answer_relevance", "on_topic missing", HEATH, [{"addresses_question": True, "score": 1}], "error", 1),
+    ("answer_relevance", "a word for a finding", HEATH, [direct(1, addresses="true")], "error", 1),
+    ("answer_relevance", "NaN", HEATH, ['{"addresses_question": true, "on_topic": true, "score": NaN}'], "error", 1),
+    ("contextual_correctness", "right", HEATH, [{"reason": "is the plant", "score": 5}], 5, 1),
     ("contextual_correctness", "0 is a grade", HEATH, [{"reason": "no answer", "score": 0}], 0, 1),
+    ("contextual_correctness", "declines although the contexts tell", DECLINED, [{"score": 0}], 0, 1),
     ("contextual_correctness", "declines where they do not", DECLINED | {"chunks": ["rain"]}, [{"score": 5}], 5, 1),
     ("contextual_correctness", "3.0 is whole", HEATH, [{"score": 3.0}], 3, 1),
     ("contextual_correctness", "a half is no grade", HEATH, [{"score": 3.5}], "error", 1),
+    ("contextual_correctness", "6 is none", HEATH, [{"score": 6}], "error", 1),
     ("contextual_correctness", "no contexts", HEATH | {"chunks": []}, [], "skipped", 0),
     ("contextual_correctness", "no answer is a 0 without a call", HEATH | {"answer": ""}, [], 0, 0),
 ]  # fmt: skip
@@ -98,6 +104,7 @@ RECALL = [
     ("no statements", HEATH | {"references": ["Not in the documents."]}, {}, [claims()], 100.0, 1),
     ("no contexts", HEATH | {"chunks": []}, {}, [], 0.0, 0),
     ("no reference", HEATH | {"references": []}, {}, [], "skipped", 0),
+    ("the answer plays no part", DECLINED, {}, [claims(ONE), verdicts((1, True))], 100.0, 2),
     ("one statement a call", HEATH, {"batch": 1}, [claims("a", "b"), verdicts((1, True)), verdicts((1, False))], 50.0, 3),
 ]  # fmt: skip
 
@@ -129,8 +136,10 @@ COMBINED = [
     ("all", HEATH, [checked(("a", True, "rain"))], 1.0, 100.0, 1),
     ("one of two", HEATH, [checked(("a", True), ("b", False))], 0.5, 50.0, 1),
     ("no claims", HEATH, [checked()], 1.0, 100.0, 1),
+    ("claims without a word", HEATH, [checked((" ", True), ("-", False))], 1.0, 100.0, 1),
     ("a claim twice counts once", HEATH, [checked(("a", True), (" a", True), ("b", False))], 0.5, 50.0, 1),
     ("a claim with both verdicts is not supported", HEATH, [checked(("a", True), ("b", True), ("a", False))], 0.5, 50.0, 1),
+    ("in the other order too", HEATH, [checked(("a", False), ("b", True), ("a", True))], 0.5, 50.0, 1),
 ]  # fmt: skip
 
 
@@ -171,6 +180,7 @@ CORNWALL = {
     ],
     "answer": "Cornish heath",
 }
+REFUSAL = CORNWALL | {"answer": "I cannot tell from the documents."}
 
 
 def chunk_verdicts(*rows, **other):
@@ -189,11 +199,15 @@ NYN = ((1, False), (2, True), (3, False))
 RELEVANCE = [
     ("nothing relevant", CORNWALL, [overall(0, (1, False), (2, False), (3, False))], 0.0, 1),
     ("any order", CORNWALL, [overall(1.0, (3, False), (1, False), (2, True))], 1.0, 1),
+    ("a number in quotes", CORNWALL, [overall("0.5", *NYN)], 0.5, 1),
+    ("the answer plays no part", REFUSAL, [overall(0.9, *NYN)], 0.9, 1),
     ("no contexts", CORNWALL | {"chunks": []}, [], 0.0, 0),
     ("missing: all again, with the grade", CORNWALL, [overall(0.0, (1, False), (3, False)), overall(0.4, *NYN)], 0.4, 2),
+    ("repeated: all again, with the grade", CORNWALL, [overall(0.9, *NYN, (2, False)), overall(0.4, *NYN)], 0.4, 2),
     ("the second judges only what was missing", CORNWALL, [overall(0.9, (1, False), (2, True)), overall(0.1, (1, True))], "error", 2),
     ("numbered from 0: all again, with the grade", CORNWALL, [overall(0.9, (0, False), (1, True), (2, False)), overall(0.4, *NYN)], 0.4, 2),
     ("per cent are no share", CORNWALL, [overall(90, *NYN)], "error", 1),
+    ("a negative grade", CORNWALL, [overall(-0.1, *NYN)], "error", 1),
     ("refusal at the second asking", CORNWALL, [overall(0.9, (2, True)), REFUSED], "error", 2),
 ]  # fmt: skip
 
@@ -239,10 +253,14 @@ def graded(*relevant):
 PRECISION = [
     ("the documents' first contexts", CORNWALL, [graded(0, 1, 0)], (100 / 3, 50.0), 1),
     ("ranks 2 and 5", FIVE, [graded(0, 1, 0, 0, 1)], (40.0, 45.0), 1),
+    ("the last", FIVE, [graded(0, 0, 0, 0, 1)], (20.0, 20.0), 1),
     ("all", FIVE, [graded(1, 1, 1, 1, 1)], (100.0, 100.0), 1),
     ("none", FIVE, [graded(0, 0, 0, 0, 0)], (0.0, 0.0), 1),
+    ("given in another order", CORNWALL, [chunk_verdicts((3, False, 1), (2, True, 97), (1, False, 2))], (100 / 3, 50.0), 1),
+    ("the answer plays no part", REFUSAL, [graded(0, 1, 0)], (100 / 3, 50.0), 1),
     ("no contexts", CORNWALL | {"chunks": []}, [], (0.0, 0.0), 0),
     ("a relevance over 100", CORNWALL, [chunk_verdicts((1, True, 101), (2, True, 5), (3, True, 5))], "error", 1),
+    ("no relevance", CORNWALL, [chunk_verdicts((1, True), (2, True), (3, True))], "error", 1),
 ]  # fmt: skip
 
 
@@ -301,7 +319,9 @@ def place(chunk: str, rank: int, start: int, end: int) -> dict[str, Any]:
         pytest.param(["north ... slate"], [[]], id="pieces in two chunks are no quote"),
         pytest.param(["THE CHURCH STANDS"], [[place("k", 2, 0, 17)]], id="case and white space do not count"),
         pytest.param(["the tower"], [[]], id="in no context"),
+        pytest.param(["the tower", "slate"], [[], [place("h", 1, 37, 42)]], id="one of two in no context"),
         pytest.param(["...", "-"], [[], []], id="no word"),
+        pytest.param([], [], id="no quote"),
     ],
 )
 def test_every_quote_has_its_places(quotes: list[str], places: list[list[dict[str, Any]]]) -> None:

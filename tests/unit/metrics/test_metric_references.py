@@ -51,6 +51,12 @@ def test_one_reference_asks_what_it_always_asked(name, parameters, messages, rul
         assert [sha256([*ask.prompt.render(**ask.values)])[:16] for ask in asks] == messages
 
 
+@pytest.mark.parametrize(("name", "parameters", "messages"), GOLDEN)
+def test_first_asks_what_the_first_alone_asks(name, parameters, messages):
+    asks = questions_of(version_1(name, **parameters, references="first"), SEVERAL)
+    assert [sha256([*ask.prompt.render(**ask.values)])[:16] for ask in asks] == messages
+
+
 @pytest.mark.parametrize(("name", "parameters"), [row[:2] for row in GOLDEN if row[0] not in ("context_recall", "nuggets")])
 def test_any_shows_all_in_one_question_each_in_its_own_fence(name, parameters):
     metric = shipped_metric(name, **parameters)
@@ -90,6 +96,20 @@ def test_all_is_the_mean_and_lists_each():
     assert [(row["value"], row["feedback"]) for row in found.details["references"]] == [(2, "r2"), (5, "r5")]
     assert mean_of_references(found.details) == "(2 + 5) / 2 references"
     assert [fence(text) in asked.user for asked in judge.asked for text in (ONE, TWO)] == [True, False, False, True]
+
+
+def test_first_names_the_first():
+    judge = ScriptedJudge(graded(3))
+    found = score_of(shipped_metric("correctness", references="first"), SEVERAL, judge)["correctness"]
+    assert (found.value, found.details["reference"]) == (3, "1 of 2")
+    assert fence(TWO) not in judge.asked[0].user
+
+
+def test_one_reference_says_nothing_of_references():
+    case = make_case(**HARBOUR, references=[ONE])
+    for rule in ("any", "first", "all"):
+        found = score_of(shipped_metric("correctness", references=rule), case, ScriptedJudge(graded(3)))
+        assert set(found["correctness"].details) == {"feedback", "flags"}
 
 
 def test_a_class_by_several_references_is_a_share():

@@ -44,15 +44,18 @@ def measured(value: float | None, low: float | None = None, high: float | None =
 @pytest.mark.parametrize(("gate", "one", "verdict", "outcome"), [
     # by the value alone; the limit itself passes, as does what equals it but for rounding
     ({"min": 0.8}, measured(0.8), "passed", "passed"),
+    ({"min": 0.3}, measured(0.1 + 0.2 - 1e-12), "passed", "passed"),
     ({"min": 0.8}, measured(0.79), "failed", "blocked"),
     ({"min": 0.8, "tier": "diagnostic"}, measured(0.79), "failed", "reported"),
     ({"max": 0.1}, measured(0.1), "passed", "passed"),
     ({"max": 0.1}, measured(0.11), "failed", "blocked"),
+    ({"min": 0.2, "max": 0.4}, measured(0.3), "passed", "passed"),
     ({"min": 0.2, "max": 0.4}, measured(0.1), "failed", "blocked"),
     # coverage: 95 of 100 is enough, 90 of 100 is not, whatever the value
     ({"min": 0.8}, measured(0.9, n_ok=95, n_error=5), "passed", "passed"),
     ({"min": 0.8}, measured(1.0, n_ok=90, n_error=10), "not_enough_evidence", "blocked"),
     ({"min": 0.8, "coverage_floor": 0.9}, measured(0.9, n_ok=90, n_error=10), "passed", "passed"),
+    ({"min": 0.8, "tier": "quality"}, measured(0.9, n_ok=90, n_error=10), "not_enough_evidence", "warned"),
     ({"min": 0.8}, measured(0.9, n_ok=10, n_skipped=90), "passed", "passed"),  # a skip is no failure
     ({"min": 0.8}, measured(0.9, n_ok=99, n_missing=1), "not_enough_evidence", "blocked"),
     ({"min": 0.8}, measured(None, n_ok=0, n_error=7), "no_evidence", "blocked"),
@@ -62,12 +65,15 @@ def measured(value: float | None, low: float | None = None, high: float | None =
     ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.8), "inconclusive", "blocked"),
     ({"min": 0.8, "by": "interval"}, measured(0.7, 0.6, 0.79), "failed", "blocked"),
     ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.1), "passed", "passed"),
+    ({"max": 0.1, "by": "interval"}, measured(0.05, 0.0, 0.2), "inconclusive", "blocked"),
     ({"max": 0.1, "by": "interval"}, measured(0.2, 0.11, 0.3), "failed", "blocked"),
     ({"min": 0.2, "max": 0.4, "by": "interval"}, measured(0.3, 0.1, 0.5), "inconclusive", "blocked"),
     ({"min": 0.8, "by": "interval"}, measured(1.0), "inconclusive", "blocked"),  # one question: no interval
     ({"min": 0.8, "by": "interval", "tier": "quality"}, measured(0.9, 0.79, 1.0), "inconclusive", "warned"),
+    ({"min": 0.8, "by": "interval", "tier": "diagnostic"}, measured(0.9, 0.79, 1.0), "inconclusive", "reported"),
     # without a case that it applies to; a failure, or a case that is not measured yet, is one
     ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_skipped=9), "not_applicable", "reported"),
+    ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_error=1), "no_evidence", "blocked"),
     ({"min": 1, "without_cases": "not_applicable"}, measured(None, n_ok=0, n_missing=1), "no_evidence", "blocked"),
     ({"min": 1, "without_cases": "not_applicable"}, measured(0.9), "failed", "blocked"),
 ])  # fmt: skip
@@ -97,6 +103,7 @@ def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_p
         ({"score": "faithfulness", "min": 0, "max": 1}, FAITHFUL, "interval"),  # any interval is within
         ({"score": "faithfulness", "min": 1}, FAITHFUL, "point"),  # no interval ever is
         ({"score": "faithfulness", "max": 0}, FAITHFUL, "point"),
+        ({"score": "faithfulness", "min": 0.8, "by": "point"}, FAITHFUL, "point"),
         ({"score": "n_claims", "min": 1}, CLAIMS, "interval"),  # 1 is no end of a count
         ({"score": "n_claims", "min": 1, "of": "pass_rate"}, CLAIMS, "point"),
         ({"failure_mode": "m", "max": 0}, None, "point"),
@@ -316,11 +323,13 @@ PARTIAL_GATE = {"g": {**CASE_GATE["g"], "where": {"category": "partial"}}}
 
 @pytest.mark.parametrize(("gates", "results", "labels", "passed"), [
     ({}, {"faithfulness": 0.9, "rejection_calibration": 0}, {}, False),  # by the weights alone: (.2 x .9 + 0) / .3
+    ({}, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
     (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 1}, {}, True),
     (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": 0}, {}, False),
     (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {}, None),
     (CASE_GATE, {"faithfulness": 0.1, "rejection_calibration": FAIL}, {}, None),
     (CASE_GATE, {"faithfulness": 1.0, "rejection_calibration": SKIP}, {}, True),  # does not apply to the case
+    (CASE_GATE, {"faithfulness": FAIL, "rejection_calibration": 1}, {}, None),
     (CASE_GATE, {"faithfulness": SKIP, "rejection_calibration": SKIP}, {}, None),  # nothing was scored
     (PARTIAL_GATE, {"faithfulness": 1.0, "rejection_calibration": FAIL}, {"category": "whole"}, None),  # overall failed
 ])  # fmt: skip
@@ -462,6 +471,24 @@ def test_among_several_gates_each_must_be_more_certain_to_fail(p_values: list[An
     assert [gate["verdict"] for gate in found] == verdicts
 
 
+@pytest.mark.parametrize(
+    ("p_values", "verdicts"),
+    [
+        ([0.02], ["failed"]),
+        ([0.02, 0.9], ["inconclusive", "inconclusive"]),  # .02 * 2 is above .025
+        ([0.02, 0.001], ["failed", "failed"]),  # .001 * 2, then .02 alone
+    ],
+)
+def test_a_drop_must_be_more_certain_among_several_gates(p_values: list[float], verdicts: list[str]) -> None:
+    """What fell and what did not: the state of each gate alone is `failed` where its p-value is below .025."""
+    gate = definition(against="1a2b3c4d5e6f", by="interval", of="mean")
+    alone = [{"state": "failed" if p < 0.025 else "inconclusive", "reason": "too_wide"} for p in p_values]
+    sides = {"base": 0.84, "candidate": 0.64, "n": 98, "only_base": 0, "only_candidate": 0}
+    drops = [{**measured(-0.2, -0.3, -0.1), "p_value": p, "paired": {**sides, **state}} for p, state in zip(p_values, alone, strict=True)]
+    found = decide_gates([({**gate, "name": str(place)}, [each]) for place, each in enumerate(drops)])
+    assert [each["verdict"] for each in found] == verdicts
+
+
 def test_gates_that_cannot_fail_by_an_interval_make_no_other_less_certain() -> None:
     fails = failing("g", 0.02)
     others = [
@@ -494,6 +521,7 @@ def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]
 @pytest.mark.parametrize(("state", "value", "verdict", "sentence"), [
     ("passed", -0.03, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both; drop at most 0.05): passed"),
     ("failed", -0.2, "failed", "mean of faithfulness fell by 0.2 against 1a2b3c4d5e6f (0.84 to 0.64, 98 cases on both; drop at most 0.05): failed"),
+    ("passed", 0.1, "passed", "mean of faithfulness rose by 0.1 against 1a2b3c4d5e6f (0.84 to 0.94, 98 cases on both; drop at most 0.05): passed"),
     ("inconclusive", 0.0, "inconclusive", "mean of faithfulness did not change against 1a2b3c4d5e6f (0.84 to 0.84, 98 cases on both; drop at most 0.05): inconclusive, its interval -0.06 to 0 of the difference says neither"),
 ])  # fmt: skip
 def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, verdict: str, sentence: str) -> None:

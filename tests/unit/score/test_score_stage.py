@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import ConfigError, RagpipeError
 from ragpipe.core.score import ScoreSpec, warning_texts
 from ragpipe.core.usage import Price, Usage
 from ragpipe.judge.settings import PriceSettings
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 3
 FAITHFUL = ScoreSpec("faithfulness")
 CORRECT = ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True, diagnostic=True)
+CHUNKY = ScoreSpec("chunk_faithfulness", binary=True)
 CLAIMS = ScoreSpec("n_claims", None, None)
 RELEVANT = ScoreSpec("answer_relevance", method="direct")
 COSINE = replace(RELEVANT, method="questions")
@@ -35,16 +36,21 @@ def one(root: Path, specs: list[ScoreSpec], results: dict[str, Any], settings: S
     [
         (CORRECT, 4.5, {}, 0.875, True),  # llamaindex-evaluators.md: 4.5 -> passing at 4.0
         (CORRECT, 4.0, {}, 0.75, True),
+        (CORRECT, 3.9, {}, 0.725, False),
+        (CORRECT, 1.0, {}, 0.0, False),
         (CORRECT, 4.5, {"correctness": None}, 0.875, None),
         (FAITHFUL, 0.85, {}, 0.85, True),
         (FAITHFUL, 0.84, {}, 0.84, False),
+        (CHUNKY, 0, {}, 0.0, False),
         (MISS, 1, {}, 0.0, None),
+        (MISS, 1, {"scope_miss": 0.5}, 0.0, False),
         (MISS, 0, {"scope_miss": 0.5}, 1.0, True),
         (MISS, 0, {"scope_miss": 0}, 1.0, True),
         (COSINE, 0.628, {}, 0.628, None),  # graphrag-metrics.md prints 83 for such questions: a cosine has no grade's threshold
         (COSINE, 0.628, {"answer_relevance": 0.6}, 0.628, True),
         (COSINE, 0.628, {"answer_relevance": {"direct": 0.7, "questions": 0.65}}, 0.628, False),
         (RELEVANT, 0.628, {}, 0.628, False),
+        (replace(RELEVANT, method="another tool"), 0.628, {}, 0.628, None),
         (CLAIMS, 7, {}, None, None),
         (CLAIMS, 7, {"n_claims": 5}, None, True),
     ],
@@ -259,6 +265,13 @@ def test_tables_that_do_not_fit_are_named(tmp_path: Path, specs: list[ScoreSpec]
     assert not (tmp_path / "iteration-1/records.parquet").exists()
 
 
+def test_settings_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, ROWS)
+    with pytest.raises(ConfigError, match=r"scoring\.thresholds\.corectness"):
+        score(tmp_path, [CORRECT], ScoringSettings(thresholds={"corectness": 4}))
+    assert not (folder / "metrics.json").exists()
+
+
 def test_no_case_at_all(tmp_path: Path) -> None:
     write_run(tmp_path, [])
     found = score(tmp_path, [CORRECT])
@@ -380,7 +393,9 @@ AXES = [ScoreSpec("answer_faithfulness", 1, 5), ScoreSpec("answer_completeness",
     ("faithful", "complete", "passed"),
     [
         (4, 4, True),  # answer-synthesis-evaluation.md: pass = faithfulness >= 4 and completeness >= 4
+        (5, 4, True),
         (5, 3, False),  # a mean of 4 is not enough
+        (3, 5, False),
         (5, ("error", "refused: no"), None),
         (3, ("error", "refused: no"), False),
     ],

@@ -73,13 +73,19 @@ def test_a_weight_over_six_tenths_of_what_is_measured_is_warned_about(
     )
 
 
+ZEROS: dict[str, float] = dict.fromkeys(ScoringSettings().weights, 0.0)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"weights": {"faithfulness": -0.1}}, "greater than or equal to 0"),
         ({"weights": {"faithfulness": float("nan")}}, "finite number"), ({"weights": {"faithfulness": float("inf")}}, "finite number"),
         ({"weights": {"faithfulness": "0.5"}}, "valid number"), ({"weights": {"faithfulness": True}}, "valid number"),
+        ({"weights": [0.5]}, "valid dictionary"), ({"weights": ZEROS}, "all weights are 0"),
         ({"thresholds": {"faithfulness": float("nan")}}, "finite number"), ({"coverage_floor": 1.2}, "less than or equal to 1"),
+        ({"level": 1.0}, "less than 1"), ({"slices": ["categroy"]}, "did you mean 'category'"),
+        ({"slices": ["method*typ"]}, "unknown field 'typ'"), ({"slices": ["meta."]}, "unknown field"),
         ({"slices": ["tag*tag"]}, "crosses `tag` with itself"), ({"gates": []}, "valid dictionary"),
         *(({"composites": {"mine": composite}}, said) for composite, said in (
             ({"weights": {}}, "at least 1 item"), ({"weights": {"faithfulness": 0}}, "a weight over 0"),

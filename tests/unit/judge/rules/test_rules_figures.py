@@ -22,6 +22,24 @@ def test_auroc_and_kappa_worked_by_hand():
     assert benchmark.auroc(flag, suspicion) == pytest.approx(4.5 / 6)
 
 
+@pytest.mark.slow
+def test_auroc_and_kappa_agree_with_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    generator = np.random.default_rng(5)
+    for _ in range(30):
+        truth = generator.random(60) < 0.3
+        suspicion = np.round(truth * 0.3 + generator.random(60), 1)  # with ties
+        said = suspicion > 0.6
+        assert benchmark.auroc(truth, suspicion) == pytest.approx(metrics.roc_auc_score(truth, suspicion), abs=1e-12)
+        assert benchmark.kappa(truth, said) == pytest.approx(metrics.cohen_kappa_score(truth, said), abs=1e-9)
+
+
+def test_one_class_has_no_auroc_and_a_constant_no_kappa():
+    assert np.isnan(benchmark.auroc(np.zeros(4, bool), np.arange(4.0)))
+    assert benchmark.kappa(np.zeros(4, bool), np.zeros(4, bool)) == 0
+    assert benchmark.kappa(np.array([True, False]), np.array([False, False])) == 0
+
+
 def test_the_halves_split_questions(real_data):
     path = real_data / "ragtruth_qa" / "ragtruth_qa.jsonl"
     halves = {which: list(benchmark.labelled(path, which)) for which in ("development", "held_out")}

@@ -22,27 +22,34 @@ STIP = [
 
 CASES = [
     # literal and nearly literal
+    ("a literal quote", "The bridge was opened in 1937 after four years of work.", [BRIDGE], True),
     ("part of a sentence", "The bridge was opened in 1937.", [BRIDGE], True),
     ("other order, other forms", "Leon Moisseiff designed the bridge.", [BRIDGE], True),
     ("a light paraphrase", "Work on the bridge took four years until its opening in 1937.", [BRIDGE], True),
     # numbers
     ("a changed digit", "The bridge was opened in 1938.", [BRIDGE], False),
     ("another way to write a number", "The bridge is 2737 metres long.", [BRIDGE], True),
+    ("a number in words", "Work on the bridge took 4 years.", [BRIDGE], True),
     ("another unit", "Simmer the soup for 5 hours.", ["Simmer the soup for 5 minutes."], False),
     ("the same unit, abbreviated", "Simmer the soup for 5 min.", ["Simmer the soup for 5 minutes."], True),
     ("a date in another form", "Voting ended on March 15, 2024.", ["# Treasury\nVoting End: 2024-03-15"], True),
     ("another day", "Voting ended on March 30, 2024.", ["# Treasury\nVoting End: 2024-03-15"], False),
+    ("another month", "Voting ended on April 15, 2024.", ["# Treasury\nVoting End: 2024-03-15"], False),
     ("a scaled number", "They pay $2.5bn for users.", ["For users they pay 2,500,000,000 dollars."], True),
+    ("a number in a citation mark", "The bridge was opened in 1937 [9].", [BRIDGE], True),
     # names
     ("a swapped name", "The bridge was designed by Joseph Strauss.", [BRIDGE], False),
+    ("a half-swapped name", "The bridge was designed by Leon Strauss.", [BRIDGE], False),
     ("an acronym written out", "The Bureau of Labor Statistics says pay is rising.", ["Pay is rising, the BLS says."], True),
     ("initials of a name written out", "The UN says pay is rising.", ["Pay is rising, says the United Nations."], True),
     (
         "a word like the initials is no acronym", "The World Health Organization says pay is rising.",
         ["Pay is rising for those who work, says the report."], False,
     ),
+    ("a derived name", "The American team won the match.", ["The team of America won the match."], True),
     # negation
     ("a negation put in", "The drug is not safe for children.", ["The drug is safe for children."], False),
+    ("a negation taken out", "The drug is safe for children.", ["The drug is not safe for children."], False),
     ("a negation kept", "The drug isn't safe for children.", ["The drug is not safe for children."], True),
     # quotations
     ("a true quotation", 'The report says "profits rose sharply in spring".', ["The report: profits rose sharply in spring."], True),
@@ -52,6 +59,7 @@ CASES = [
      ["The bridge was opened in 1937.", "In 1965 it was painted red."], True),
     ("nothing of it", "Penguins live in colonies near the sea.", [BRIDGE], False),
     ("no sources", "The bridge was opened in 1937.", [], False),
+    ("an empty source", "The bridge was opened in 1937.", [""], False),
     ("Chinese, a piece of it", "北京是中国的首都。", ["众所周知,北京是中国的首都。"], True),
     ("Arabic, another order", "باريس هي عاصمة فرنسا", ["عاصمة فرنسا هي باريس."], True),
     # the worked example
@@ -59,6 +67,8 @@ CASES = [
     ("STIP, two votes", "It has been executed after passing both the Snapshot temperature check and the Tally on-chain vote.", STIP, True),
     ("STIP, amount", "The program allocated 50 million ARB tokens for protocol incentives.", STIP, True),
     ("STIP, invented author and amount", "The STIP proposal was authored by Offchain Labs and requested 100 million ARB tokens.", STIP, False),
+    ("STIP, invented author", "The STIP proposal was authored by Offchain Labs.", STIP, False),
+    ("STIP, invented amount", "The STIP program allocated 100 million ARB tokens.", STIP, False),
     ("STIP, invented end", "It was vetoed by the Security Council.", STIP, False),
 ]  # fmt: skip
 
@@ -90,6 +100,12 @@ def test_a_contradicted_claim_shows_what_it_contradicts(ask):
     (verdict,) = ask(Verdicts, claims=["The bridge was opened in 1938."], sources=[BRIDGE]).verdicts
     assert not verdict.supported
     assert verdict.evidence == "The bridge was opened in 1937 after four years of work."
+
+
+def test_one_verdict_a_claim_in_order(ask):
+    claims = ["The bridge was opened in 1937.", "The bridge was opened in 1938.", ""]
+    verdicts = ask(Verdicts, claims=claims, sources=[BRIDGE]).verdicts
+    assert [(v.index, v.supported) for v in verdicts] == [(1, True), (2, False), (3, False)]
 
 
 def test_a_higher_threshold_is_stricter(ask):
