@@ -311,3 +311,61 @@ def trade_chart(
 def trade_table(rows: Sequence[tuple[str, str, str, str, str]], name: str) -> Markup:
     """The figures of `trade_chart`: letter, method, the score called `name`, latency, and tokens or money per answer."""
     return Markup(_macros().trade_table(rows, name))
+
+
+@dataclass(frozen=True)
+class CalibrationPoint:
+    """Cases that a judge scored alike: its mean `score`, the mean of people's `label` with its interval, both in shares of the scale,
+    and how many cases they are. Bounds are None for too few."""
+
+    score: float
+    label: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def calibration_plot(points: Sequence[CalibrationPoint], heads: tuple[str, str] = ("judge", "people")) -> Markup:
+    """People's labels over the judge's scores: on the diagonal both agree. `heads` name the axes; scores and labels lie in 0 to 1."""
+    marks = [
+        (
+            point,
+            *(f"{place:.1f}" for place in (_SIDE * point.score, _SIDE * (1 - point.label))),
+            _reach(point),
+            _radius(point.n),
+        )
+        for point in points
+    ]
+    label = f"{heads[1]} against {heads[0]}, {sum(point.n for point in points):,} cases: " + "; ".join(
+        f"{point.score:.2f} → {point.label:.2f} (n = {point.n:,})" for point in points
+    )
+    return Markup(_macros().calibration(_SIDE, marks, heads, label))
+
+
+def _reach(point: CalibrationPoint) -> str:
+    """The path of the interval."""
+    if point.low is None or point.high is None:
+        return ""
+    return f"M{_SIDE * point.score:.1f} {_SIDE * (1 - point.low):.1f}V{_SIDE * (1 - point.high):.1f}"
+
+
+def _radius(n: int) -> str:
+    return f"{min(9.0, 3 + math.sqrt(n) / 3):.1f}"
+
+
+def confusion_matrix(
+    counts: Sequence[Sequence[int]], labels: Sequence[str], heads: tuple[str, str] = ("judge", "people")
+) -> Markup:
+    """A table of how often people (rows) and judge (columns) gave each of `labels`: the more of a row, the darker its cell; where both
+    agree it is blue, else orange."""
+    rows = []
+    for place, row in enumerate(counts):
+        total = max(1, sum(row))
+        cells = [(n, f"{n / total:.0%}", _tint(n / total, agrees=place == column)) for column, n in enumerate(row)]
+        rows.append((labels[place], sum(row), cells))
+    return Markup(_macros().confusion(rows, labels, heads, sum(map(sum, counts))))
+
+
+def _tint(share: float, *, agrees: bool) -> str:
+    """The class of a cell."""
+    return "grey" if share < 0.05 else f"{'better' if agrees else 'worse'}-{2 if share >= 0.5 else 1}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from ragpipe.report.charts import (
     POINTS_MAX,
+    CalibrationPoint,
     ForestRow,
     HeatCell,
     HistogramBin,
@@ -15,6 +16,8 @@ from ragpipe.report.charts import (
     MeanRow,
     ShareRow,
     TradePoint,
+    calibration_plot,
+    confusion_matrix,
     forest,
     heat_map,
     histogram,
@@ -78,6 +81,23 @@ def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> Non
     )
 
 
+def test_labels_stand_over_scores_and_agreement_on_the_diagonal() -> None:
+    """On a square of 240: a score of .5 with the label .75 is at 120, 60; its interval from .5 to 1 reaches from 120 up to 0."""
+    svg = calibration_plot([CalibrationPoint(0.5, 0.75, 0.5, 1.0, 9), CalibrationPoint(1.0, 1.0, None, None, 1)])
+    assert 'class="reach" d="M120.0 120.0V0.0"' in svg
+    assert svg.count('class="reach"') == 1, "no interval of too few"
+    assert re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', svg) == [("120.0", "60.0", "4.0"), ("240.0", "0.0", "3.3")]
+    assert "10 cases: 0.50 → 0.75 (n = 9); 1.00 → 1.00 (n = 1)" in svg
+
+
+def test_cells_of_a_confusion_matrix_have_counts_shares_and_a_tint() -> None:
+    table = confusion_matrix([[30, 10], [1, 59]], ["failed", "passed"])
+    assert re.findall(r'<td class="([\w-]+)"><span><b>(\d+)</b> (\d+%)', table) == [
+        ("better-2", "30", "75%"), ("worse-1", "10", "25%"), ("grey", "1", "2%"), ("better-2", "59", "98%"),
+    ]  # fmt: skip
+    assert "n = 100" in table
+
+
 def test_texts_are_never_markup() -> None:
     bad = '</table></svg><script>"'
     axes = (bad, bad)
@@ -90,6 +110,8 @@ def test_texts_are_never_markup() -> None:
         histogram([HistogramBin(1, bad, bad)], bad, bad, axes, 1),
         trade_chart([TradePoint(bad, bad, (1.0, 0.0, 2.0), (1.0, 0.0, 1.0))], 2.0, (0.0, 1.0), axes, bad),
         scatter(np.ones(1), np.ones(1), (0, 1), axes, bad),
+        calibration_plot([CalibrationPoint(1.0, 1.0, 0.5, 1.0, 1)], axes),
+        confusion_matrix([[1]], [bad], axes),
     )
     html = "".join(charts)
     assert "<script" not in html
