@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 """The Chromium of the machine; browser tests are skipped without one."""
-AXE = os.environ.get("RAGPIPE_AXE")
-"""Path of axe.min.js of the npm package axe-core; tests that need it are skipped where it is not set."""
+AXE = Path(spec.origin).with_name("axe.min.js") if (spec := find_spec("axe_playwright_python")) and spec.origin else None
+"""axe-core, as a package of the extra `dev-browser` brings it; tests that need it are skipped without."""
 _LIMIT_S = 30.0
 
 
@@ -109,6 +110,6 @@ def _is_own(request: Request) -> bool:
 def axe_violations(page: Page) -> list[tuple[str, int, str]]:
     """What axe-core finds wrong: (rule, elements, the first one)."""
     assert AXE
-    page.evaluate(Path(AXE).read_text(encoding="utf-8"))
+    page.evaluate(AXE.read_text(encoding="utf-8"))
     result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [(v["id"], len(v["nodes"]), v["nodes"][0]["html"][:200]) for v in result["violations"]]

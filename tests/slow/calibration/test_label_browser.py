@@ -318,7 +318,7 @@ def test_everything_is_reached_by_tab(browser: Browser, run: Path) -> None:
         assert names >= {"\u2190", "\u2192"}
 
 
-@pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")
+@pytest.mark.skipif(AXE is None, reason="needs axe-playwright-python, of the extra dev-browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing(browser: Browser, run: Path, scheme: str, width: int) -> None:

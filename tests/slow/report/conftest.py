@@ -1,4 +1,4 @@
-"""One browser for all tests of pages, and one comparison of two small runs."""
+"""One browser for all tests of pages, one comparison of two small runs, and each page by its command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from ragpipe.core.sample import Chunk
 from tests.support.compared_runs import scored_run
+from tests.support.harness import finish
 from tests.support.playwright_pages import CHROMIUM, chromium
 from tests.support.run_tables import Row
 from tests.unit.report.test_compare_page import page_of
@@ -17,6 +18,13 @@ from tests.unit.report.test_compare_page import page_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+COMMANDS = {
+    "report": ["+experiment=quickstart_llm"],
+    "compare": ["task=compare", "compare=methods", "run=quickstart_llm"],
+    "label": ["task=label", "run=quickstart_llm", "label.metric=faithfulness"],
+}
+PAGES = {"report": "latest/report.html", "compare": "comparisons/*/compare.html", "label": "latest/labels/*/label.html"}
+READY = "document.readyState === 'complete' && document.documentElement.dataset.ready !== 'list'"
 OLD, NEW = "The fee is ten euros.", "The fee is twelve euros [1]."
 
 
@@ -54,3 +62,13 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "compare.html"
     file.write_text(page_of(base, new), encoding="utf-8")
     return file
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The file of each of `PAGES`."""
+    folder = tmp_path_factory.mktemp("pages")
+    for words in COMMANDS.values():
+        code, said = finish(words, folder)
+        assert code == 0, said
+    return {name: next((folder / "outputs" / "quickstart_llm").glob(place)) for name, place in PAGES.items()}

@@ -334,7 +334,7 @@ def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_p
         assert command == "python -m ragpipe task=explain run=. case=q03 method=base metric=grade messages=true"
 
 
-@pytest.mark.skipif(AXE is None, reason="RAGPIPE_AXE names no axe.min.js")
+@pytest.mark.skipif(AXE is None, reason="needs axe-playwright-python, of the extra dev-browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing(browser: Browser, report: Path, scheme: str, width: int) -> None:
