@@ -94,12 +94,12 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `gates.json` | every gate with its verdict over all iterations ([gates](gates.md)) |
 | `baseline.parquet` | of a run with a gate against another: what that gate needs of the other run ([gates](gates.md#against-a-baseline)) |
 | `calibration.json` | of a run whose scoring names one: how far the judge agrees with people ([gates](gates.md#what-a-critical-gate-trusts)) |
-| `agreement.json`, `agreement.md` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
+| `agreement.json`, `agreement.md`, `agreement.html` | of a re-judged run: old judge against new ([rejudging](rejudging.md)) |
 | `weights.json`, `weights.md` | what the weights of the overall score decide ([weights](extras/weights.md)) |
 | `labels/<draw>/` | cases drawn for people to label: `draw.json`, `draw.parquet`, `label.html`, `sheet.csv`, and after an import `labels.parquet` ([labels](calibrating.md#labels)) |
-| `selftest.json`, `selftest.md` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
-| `calibration/judge_audit.<run_id>.json`, `calibration/judge_audit.<run_id>.md` | of a [judge audit](extras/checks.md#attacks): which attacks succeeded, and which probes shifted a score |
-| `calibration/spot_check.<run_id>.json`, `calibration/spot_check.<run_id>.md` | of a [spot check](extras/checks.md#spot-check): how often a second judge disagrees, and on which cases |
+| `selftest.json`, `selftest.md`, `selftest.html` | of a [self-test](extras/checks.md#self-test): mutants, which scores caught them, and which were missed |
+| `calibration/judge_audit.<run_id>.json`, `.md`, `.html` | of a [judge audit](extras/checks.md#attacks): which attacks succeeded, and which probes shifted a score |
+| `calibration/spot_check.<run_id>.json`, `.md`, `.html` | of a [spot check](extras/checks.md#spot-check): how often a second judge disagrees, and on which cases |
 | `verdict.json` | the [sentence](#verdictjson) that every report begins with, and its reasons as codes |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies. `report.data/`: texts of the page where it has too many for one file |
 | `.reports.json` | digests of what the reports were written from and of the reports: while both are the same, they are not made again; in no seal |

@@ -1,4 +1,4 @@
-"""Agreement of two runs over the same cases, for the terminal and as the page `agreement.md`."""
+"""Agreement of two runs over the same cases, for the terminal and as the pages `agreement.md` and `agreement.html`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ragpipe.core.text import on_one_line
-from ragpipe.report.model import EVERYWHERE, MARKDOWN, CaseName, Note, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.charts import ShareRow, share_table
+from ragpipe.report.model import (
+    EVERYWHERE,
+    PAGES,
+    TERMINAL,
+    CaseName,
+    Chart,
+    Note,
+    PageLink,
+    Prose,
+    Report,
+    RunVerdict,
+    Section,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+)
 from ragpipe.report.results_section import SCORES
-from ragpipe.report.styled_text import money, percentage, whole
+from ragpipe.report.styled_text import money, percentage, plural, whole
+from ragpipe.score.normalisation import OVERALL
 
 _DROPS = {"coverage": 6, "equal": 5, "cases": 4, "kappa": 3, "verdicts equal": 2, "flips": 1}
 _HEADS = ("score", "cases", "old", "new", "difference", "equal", "verdicts equal", "kappa", "flips", "coverage")
@@ -21,33 +39,64 @@ _NOTE = (
 _ID = 60  # characters of a name
 
 
+def agreement_report(agreement: Mapping[str, Any]) -> Report:
+    """How often the verdicts of both judges differ, then `agreement_sections`."""
+    verdict = RunVerdict("plain", "", Prose(_answer(agreement)), (Verbatim(f"old: run {agreement['old']['run_id']}"),))
+    links = (PageLink("report", "report.html"), PageLink("old run", f"../{agreement['old']['run_id']}/report.html"))
+    return Report("Old judge against new", "", "", verdict, (), tuple(agreement_sections(agreement)), pages=links)
+
+
+def _answer(agreement: Mapping[str, Any]) -> str:
+    """`a and b disagree on 23 of 100 verdicts by overall_score (kappa 0.477); most by groundedness: 21 of 86`."""
+    judges = f"{agreement['old']['judge']} and {agreement['new']['judge']}"
+    scores = {name: score["passed"] for name, score in agreement["scores"].items() if score.get("passed", {}).get("n")}
+    if not scores:
+        return f"{judges} have no verdict on the same case"
+    apart = {name: round(passed["n"] * (1 - passed["agreement"])) for name, passed in scores.items()}
+    most = max(scores, key=lambda name: apart[name] / scores[name]["n"])
+    main = OVERALL.name if OVERALL.name in scores else most
+    said = f"{judges} disagree on {whole(apart[main])} of {plural(scores[main]['n'], 'verdict')} by {main}"
+    kappa = scores[main]["kappa"]["value"]
+    said += "" if kappa is None else f" (kappa {kappa:.2f})"
+    return said + (f"; most by {most}: {whole(apart[most])} of {whole(scores[most]['n'])}" if most != main else "")
+
+
 def agreement_sections(agreement: Mapping[str, Any]) -> list[Section]:
     """A row per score with a value in either run, what was asked, and the cases whose verdicts changed. A terminal has eight scores."""
     scores = {name: score for name, score in agreement["scores"].items() if score["old"]["n_ok"] or score["new"]["n_ok"]}
     columns = [TableColumn(head, is_text=head == "score", drop=_DROPS.get(head, 0)) for head in _HEADS]
-    columns += [TableColumn(head, shown_in=MARKDOWN) for head in _COEFFICIENTS.values()]
+    columns += [TableColumn(head, shown_in=PAGES) for head in _COEFFICIENTS.values()]
     rows = [
-        TableRow((Verbatim(name), *_figures(score)), EVERYWHERE if place < SCORES else MARKDOWN)
+        TableRow((Verbatim(name), *_figures(score)), EVERYWHERE if place < SCORES else PAGES)
         for place, (name, score) in enumerate(scores.items())
     ]
-    more = f"; {len(rows) - SCORES} more scores in agreement.md" if len(rows) > SCORES else ""
-    title = f"old ({agreement['old']['judge']}) against new ({agreement['new']['judge']}){more}"
-    lines = (Note(Verbatim(line)) for line in [*question_lines(agreement), *absent_lines(agreement)])
+    title = f"old ({agreement['old']['judge']}) against new ({agreement['new']['judge']})"
+    lines = [Note(Verbatim(line)) for line in [*question_lines(agreement), *absent_lines(agreement)]]
+    if len(rows) > SCORES:
+        lines.append(Note(f"{len(rows) - SCORES} more scores in agreement.md", shown_in=TERMINAL))
     table = Table(tuple(columns), tuple(rows), Verbatim(title))
-    flips = tuple(
-        TableRow(
-            (Verbatim(name), CaseName.of(case), str(case["iteration"]), _number(case["old"]), _number(case["new"]), verdict)
-        )
+    flips = [
+        (Verbatim(name), CaseName.of(case), verdict, str(case["iteration"]), _number(case["old"]), _number(case["new"]))
         for name, score in scores.items()
         for direction, verdict in (("to_passed", "passed"), ("to_failed", "failed"))
         for case in score["flips"][direction]["examples"]
-    )
-    heads = ("score", "case", "iteration", "old", "new", "now")
-    flipped = Table(tuple(TableColumn(head, is_text=head in ("score", "case", "now")) for head in heads), flips)
-    return [
-        Section("agreement", "Agreement", (table, Note(_NOTE, shown_in=MARKDOWN), *lines)),
-        *([Section("flips", "Flips: the cases that moved most", (flipped,), shown_in=MARKDOWN)] if flips else []),
     ]
+    flipped = Table.of(("score", "case", "now", "iteration", "old", "new"), flips, texts=3)
+    changed = [_changed(name, score) for name, score in scores.items() if score["passed"]["n"]]
+    chart = Chart(
+        "Verdicts that differ", share_table(changed, "verdicts that differ, by score"), "Share of the cases with both verdicts."
+    )
+    return [
+        Section("agreement", "Agreement", (*([chart] if changed else []), table, Note(_NOTE, shown_in=PAGES), *lines)),
+        *([Section("flips", "Flips: the cases that moved most", (flipped,), shown_in=PAGES)] if flips else []),
+    ]
+
+
+def _changed(name: str, score: Mapping[str, Any]) -> ShareRow:
+    share, n = 1 - score["passed"]["agreement"], score["passed"]["n"]
+    return ShareRow(
+        name, "", whole(round(share * n)), percentage(share), share, f"of {plural(n, 'verdict')}, {_flips(score)}", ""
+    )
 
 
 def _figures(score: Mapping[str, Any]) -> list[str]:

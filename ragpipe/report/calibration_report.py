@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from ragpipe.calibration.score_calibration import AGREEMENT_PARTS
-from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ragpipe.calibration.score_calibration import AGREEMENT_PARTS, ScoreEvidence, reference_of
 from ragpipe.report.agreement_report import reason_words
-from ragpipe.score.calibration_file import Calibration, CalibrationStatistic, ScoreCalibration
+from ragpipe.report.charts import CalibrationPoint, calibration_plot, confusion_matrix
+from ragpipe.report.model import (
+    MARKDOWN,
+    Chart,
+    Kind,
+    Note,
+    PageLink,
+    Prose,
+    Report,
+    RunVerdict,
+    Section,
+    SectionPart,
+    Table,
+    Verbatim,
+)
+from ragpipe.score.calibration_file import Calibration, CalibrationSlice, CalibrationStatistic, ScoreCalibration
+from ragpipe.stats.intervals import estimate_mean
 
+Floats = NDArray[np.float64]
 _OF_VERDICTS = ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
 _OF_VALUES = ("quadratic_kappa", "spearman", "mae", "difference")
 _HEADS = {
@@ -43,7 +64,13 @@ _REFERENCES = {
 }
 _FEWEST_QUESTIONS = 5
 """Of a slice with figures: what is measured on fewer says nothing."""
-_ID = 60
+_STATES = {"passed": "passed", "failed": "FAILED", "not_enough_labels": "with too few labels"}
+_INTERVALS = "intervals are at the level of the run and go by questions"
+_PLOT = (
+    "People's mean label over the judge's score, in shares of the scale, with its 95% interval; larger dots are more cases. Below the "
+    "diagonal the judge is too lenient, above it too strict."
+)
+_POINTS = 10
 
 
 def verdict_line(name: str, score: ScoreCalibration) -> str:
@@ -167,57 +194,91 @@ def _number(value: float, signed: bool) -> str:
     return f"{rounded:{'+' if signed else ''}.2f}"
 
 
-def calibration_markdown(calibration: Calibration) -> str:
-    """The page `calibration.md`."""
-    run = f"Run {code_span(calibration.run_id)}, judge {code_span(calibration.judge.label)}"
-    lines = [
-        "# How far the judge agrees with people",
-        "",
-        f"{run}. Intervals are at the level of the run and go by questions.",
-        "",
-        *(f"- {escape_markdown(verdict_line(name, score))}" for name, score in calibration.scores.items()),
-    ]
-    for name, score in calibration.scores.items():
-        lines += ["", f"## {code_span(name)}", "", *_score_lines(name, score)]
-    return "\n".join(lines) + "\n"
+def calibration_report(calibration: Calibration, plots: Mapping[str, Markup]) -> Report:
+    """The page `calibration.md` and `.html`; `plots` has the calibration plot of each score with a scale."""
+    scores, states = calibration.scores, Counter[str](score.state for score in calibration.scores.values())
+    lines = {name: verdict_line(name, score) for name, score in scores.items()}
+    lead, _, rest = next(iter(lines.values())).partition(". ")
+    if len(scores) > 1:
+        counts = ", ".join(f"{states[state]} {words}" for state, words in _STATES.items() if states[state])
+        lead, rest = "", f"of {len(scores):,} scores: {counts}"
+    kind: Kind = "bad" if states["failed"] else "good" if states["passed"] == len(scores) else "warn"
+    about = (("run ", Verbatim(calibration.run_id), ", judge ", Verbatim(calibration.judge.label)), _INTERVALS)
+    verdict = RunVerdict(kind, lead, Prose(rest), about)
+    sections = [Section("verdicts", "Scores", tuple(Note(Prose(line)) for line in lines.values()))] if len(scores) > 1 else []
+    sections += [Section(name, Verbatim(name), tuple(_parts(name, score, plots.get(name)))) for name, score in scores.items()]
+    name, links = "How far the judge agrees with people", (PageLink("report", "../report.html"),)
+    return Report(name, "", "", verdict, (), tuple(sections), pages=links)
 
 
-def _score_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
-    source = f"the recorded score {code_span(score.recorded)}" if score.recorded else f"draw {code_span(score.draw_id or '')}"
+def calibration_plots(evidence: Mapping[str, ScoreEvidence]) -> dict[str, Markup]:
+    """By score with a scale the mean label of people over the values of the judge: one point per value, of many one per tenth."""
+    plots: dict[str, Markup] = {}
+    for name, of_score in evidence.items():
+        low, high = of_score.spec.low, of_score.spec.high
+        if low is None or high is None:
+            continue
+        is_random = np.array([case.part in AGREEMENT_PARTS for case in of_score.labels.cases], dtype=np.bool_)
+        labels = reference_of(of_score.labels, of_score.spec, of_score.bound_to.threshold).labels
+        kept = is_random & ~np.isnan(labels) & ~np.isnan(of_score.judged.values)
+        people, judge = ((values[kept] - low) / (high - low) for values in (labels, of_score.judged.values))
+        places = np.unique(judge, return_inverse=True)[1] if len(np.unique(judge)) <= _POINTS else np.ceil(judge * _POINTS)
+        groups = [(places == place, of_score.judged.questions[kept][places == place]) for place in np.unique(places)]
+        plots |= {name: calibration_plot([_point(judge[here], people[here], questions) for here, questions in groups])}
+    return plots
+
+
+def _point(judge: Floats, people: Floats, questions: NDArray[np.int64]) -> CalibrationPoint:
+    bounds = estimate_mean(people, questions, low=0.0, high=1.0).interval
+    low, high = (None, None) if bounds is None or bounds.too_few else (bounds.low, bounds.high)
+    return CalibrationPoint(float(np.mean(judge)), float(np.mean(people)), low, high, len(people))
+
+
+def _parts(name: str, score: ScoreCalibration, plot: Markup | None) -> Iterator[SectionPart]:
+    if table := score.confusion:
+        yield Chart("", confusion_matrix(table.counts, table.classes))
+    if plot is not None:
+        yield Chart("", plot, _PLOT)
+    source = ("the recorded score ", Verbatim(score.recorded)) if score.recorded else ("draw ", Verbatim(score.draw_id or ""))
     threshold = score.bound_to.threshold
     no_verdicts = "The judge gives no verdicts: there is no threshold."
     verdicts = no_verdicts if threshold is None else f"A case passes from {threshold:g}."
-    yield f"Labels of {source}; {_REFERENCES[score.reference]}. {verdicts}"
-    yield ""
+    yield Note(("Labels of ", *source, f"; {_REFERENCES[score.reference]}. {verdicts}"))
     ceiling = score.ceiling.statistics if score.ceiling else {}
     rows = [
-        [text, str(statistic.n), str(statistic.clusters), estimate_text(statistic), estimate_text(ceiling.get(key))]
+        [text, estimate_text(statistic), *([estimate_text(ceiling.get(key))] if ceiling else []), *_counts(statistic)]
         for key, text in _STATISTICS.items()
         if (statistic := score.statistics.get(key)) is not None
     ]
-    yield from markdown_table(["statistic", "cases", "questions", "judge and people", "two people"], rows)
-    yield ""
-    yield from (f"- {escape_markdown(line)}" for line in advice_lines(name, score))
+    yield Table.of(["statistic", "judge and people", *(["two people"] if ceiling else []), "cases", "questions"], rows)
+    yield from (Note(Prose(line)) for line in advice_lines(name, score))
     if score.prevalence is not None:
-        yield f"- passed by people: {estimate_text(score.prevalence)}; by the judge: {estimate_text(score.judged_prevalence)}"
+        yield Note(
+            f"passed by people: {estimate_text(score.prevalence)}; by the judge: {estimate_text(score.judged_prevalence)}"
+        )
     if score.ceiling and score.ceiling.highest_correlation is not None:
-        yield f"- highest correlation that any judge can have with these labels: {score.ceiling.highest_correlation:.2f}"
+        highest = score.ceiling.highest_correlation
+        yield Note(f"highest correlation that any judge can have with these labels: {highest:.2f}")
     if table := score.confusion:
-        heads = ["people", *(f"judge: {escape_markdown(name, _ID)}" for name in table.classes)]
-        rows = [[escape_markdown(name, _ID), *map(str, n)] for name, n in zip(table.classes, table.counts, strict=True)]
-        yield from ("", *markdown_table(heads, rows))
-    if score.slices:  # no figure of one with fewer than 5 questions
-        keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in score.slices)]
-        heads = ["slice", "cases", "questions", *(_HEADS.get(key, key) for key in (*keys, "difference"))]
-        rows = []
-        for part in score.slices:
-            name, counts = (
-                code_span(f"{part.field}={on_one_line(part.value, _ID)}"),
-                (part.difference.n, part.difference.clusters),
-            )
-            figures = {**{key: part.statistics.get(key) for key in keys}, "difference": part.difference}
-            rows.append([name, *map(str, counts), *(_of_slice(figures[key], signed=key == "difference") for key in figures)])
-        yield from ("", *markdown_table(heads, rows))
+        counts = [[Verbatim(name), *map(str, n)] for name, n in zip(table.classes, table.counts, strict=True)]
+        yield Table.of(["people", *(("judge: ", Verbatim(name)) for name in table.classes)], counts, shown_in=MARKDOWN)
+    if score.slices:
+        yield _slices(score.slices)
+
+
+def _slices(slices: Sequence[CalibrationSlice]) -> Table:
+    """A row per slice; no figure of one with fewer than 5 questions."""
+    keys = [key for key in ("kappa", "agreement", "auroc") if any(key in part.statistics for part in slices)]
+    rows = []
+    for part in slices:
+        figures = {**{key: part.statistics.get(key) for key in keys}, "difference": part.difference}
+        cells = (_of_slice(figures[key], signed=key == "difference") for key in figures)
+        rows.append([Verbatim(f"{part.field}={part.value}"), *cells, *_counts(part.difference)])
+    return Table.of(["slice", *(_HEADS.get(key, key) for key in (*keys, "difference")), "cases", "questions"], rows)
+
+
+def _counts(statistic: CalibrationStatistic) -> tuple[str, str]:
+    return f"{statistic.n:,}", f"{statistic.clusters:,}"
 
 
 def _of_slice(statistic: CalibrationStatistic | None, *, signed: bool) -> str:

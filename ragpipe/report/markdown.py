@@ -51,6 +51,12 @@ def render_sections(title: str, sections: Iterable[Section]) -> str:
     return _page([f"# {title}"], report.for_medium("markdown").sections)
 
 
+def render_answer(report: Report) -> str:
+    """A page that begins with its answer: name, verdict and sections."""
+    head = [f"# {escape_markdown(report.name)}", *(_verdict(report.verdict) if report.verdict else [])]
+    return _page(head, report.for_medium("markdown").sections)
+
+
 def _page(head: list[str], sections: Iterable[Section]) -> str:
     return "\n".join("\n".join(lines) + "\n" for lines in [head, *map(_section, sections)])
 
@@ -64,7 +70,7 @@ def _verdict(verdict: RunVerdict) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    lines = [f"## {section.title}"]
+    lines = [f"## {_line(section.title)}"]
     for part in section.parts:
         lines += ["", *_part(part)]
     return lines

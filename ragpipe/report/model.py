@@ -6,9 +6,9 @@ Builders make these values from the files of a run and say where each of them is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from markupsafe import Markup
 
@@ -164,6 +164,13 @@ class Table:
     rows_left_out: int = 0
     shown_in: Media = EVERYWHERE
 
+    @classmethod
+    def of(cls, heads: Sequence[RichText], rows: Iterable[Sequence[Cell] | TableRow], *, texts: int = 1, **more: Any) -> Self:
+        """A table whose first `texts` columns are words and name a row, the others figures, as those without a head are words."""
+        columns = tuple(TableColumn(head, is_text=place < texts or not head) for place, head in enumerate(heads))
+        made = tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows)
+        return cls(columns, made, key_columns=texts, **more)
+
 
 @dataclass(frozen=True)
 class Note:
@@ -214,20 +221,32 @@ class Section:
     shown_in: Media = EVERYWHERE
 
 
+Kind = Literal["plain", "good", "warn", "bad"]
+
+
 @dataclass(frozen=True)
 class RunVerdict:
     """What a page says first: the sentence of `verdict.json`, its first words apart where they stand out, and remarks in small print.
     `kind` colours it; the words say the same."""
 
-    kind: Literal["plain", "good", "warn", "bad"]
+    kind: Kind
     lead: str
     sentence: RichText
     remarks: tuple[RichText, ...] = ()
 
 
 @dataclass(frozen=True)
+class PageLink:
+    """Another page: its name, and its path from the folder of the page that leads there."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Report:
-    """A whole report: what the run is, its verdict, and notices before the sections. `run` is its id, name, date and times."""
+    """A whole report: what the run is, its verdict, and notices before the sections. `run` is its id, name, date and times, `pages` are
+    the other pages about it."""
 
     name: str
     summary: str
@@ -236,6 +255,7 @@ class Report:
     notices: tuple[Note, ...]
     sections: tuple[Section, ...]
     run: RichText = ""
+    pages: tuple[PageLink, ...] = ()
 
     def for_medium(self, medium: Medium) -> Report:
         """The report with what this medium shows, in the same order. Sections without any part are left out."""

@@ -143,7 +143,7 @@ def front_markup(report: Report) -> FrontParts:
     """The report without its cases. A section without a place above the cases is fine print."""
     shown = report.for_medium("html")
     zones, fine_print = _zones(shown.sections)
-    macros = _template().make_module()
+    macros = front_template().make_module()
     return FrontParts(
         head=Markup(macros.head(shown)),
         sections=Markup(macros.sections(zones)),
@@ -173,7 +173,8 @@ def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
 
 
 @cache
-def _template() -> Any:
+def front_template() -> Any:
+    """The macros of `front.html.jinja`, which every page of sections is made of."""
     environment = page_environment(TEMPLATES)
     environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of}
     environment.filters["only"] = lambda section, parts: replace(section, parts=tuple(parts))

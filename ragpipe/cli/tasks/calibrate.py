@@ -15,17 +15,20 @@ from ragpipe.core.errors import DataError
 from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.calibration_report import (
     advice_lines,
-    calibration_markdown,
+    calibration_plots,
+    calibration_report,
     calibration_table,
     replaced_lines,
     verdict_line,
 )
 from ragpipe.report.console import Console
+from ragpipe.report.model import Report
+from ragpipe.report.section_page import write_sections
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.seal_run import seal_added
 from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic, read_calibration
-from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder, make_folder
 
@@ -98,22 +101,22 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     advice = (line for name, score in calibration.scores.items() for line in advice_lines(name, score))
     for line in (*advice, *member_lines(held, evidence)):
         console.say(line)
-    _write(calibration, folder, console)
+    _write(calibration, calibration_report(calibration, calibration_plots(evidence)), folder, console)
     return 0
 
 
-def _write(calibration: Calibration, folder: RunFolder, console: Console) -> None:
-    """Write the two files into the run, and say how its report and its gates go by them."""
-    document, page = folder.own_calibration, folder.own_calibration.with_name("calibration.md")
+def _write(calibration: Calibration, report: Report, folder: RunFolder, console: Console) -> None:
+    """Write the document and its pages into the run, and say how its report and its gates go by them."""
+    document = folder.own_calibration
     for line in _replaced(document, calibration):
         console.say(line)
     with FolderLock(folder.root):
         make_folder(document.parent)
         json_unless_same(document, calibration.as_json())
-        write_unless_same(page, calibration_markdown(calibration))
-        seal_added(folder, [document, page])
-    console.say(f"written: {document}")
-    console.say(f"written: {page}")
+        pages = write_sections(document, report)
+        seal_added(folder, [document, *pages])
+    for path in (document, *pages):
+        console.say(f"written: {path}")
     console.say(f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")
 
 

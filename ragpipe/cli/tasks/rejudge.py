@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,10 +11,10 @@ from pydantic import Field
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.metrics.base import computed_scores
-from ragpipe.report.agreement_report import agreement_sections
+from ragpipe.report.agreement_report import agreement_report
 from ragpipe.report.console import Console
-from ragpipe.report.markdown import render_sections
-from ragpipe.report.model import Report, Section
+from ragpipe.report.model import Report
+from ragpipe.report.section_page import write_sections
 from ragpipe.report.terminal import print_report
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
@@ -22,7 +22,7 @@ from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, task_settings, unnamed_judge
 from ragpipe.runs.seal_run import seal_added
 from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
-from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder
 
@@ -90,8 +90,8 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
         document = spec.folder.root / "agreement.json"  # with all scores
         with FolderLock(spec.folder.root):
             json_unless_same(document, comparison)
-            write_unless_same(_page(spec.folder), render_sections("Old against new", _judged(comparison, finished)))
-            seal_added(spec.folder, [document, _page(spec.folder)])
+            pages = write_sections(document, _judged(comparison, finished))
+            seal_added(spec.folder, [document, *pages])
     return code
 
 
@@ -106,17 +106,13 @@ def _compare(finished: FinishedRun, new: RunFolder, console: Console, *, calls: 
     if comparison is None:
         console.say(f"{name} was never scored: there is nothing to compare with")
         return None
-    print_report(Report("", "", "", None, (), tuple(_judged(comparison, finished))), console)
-    console.say(f"agreement: {_page(new)}")
+    print_report(replace(_judged(comparison, finished), verdict=None), console)
+    console.say(f"agreement: {new.root / 'agreement.html'}")
     return comparison
 
 
-def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> list[Section]:
-    """The comparison in tables, without the scores that no judge decides."""
+def _judged(comparison: Mapping[str, Any], finished: FinishedRun) -> Report:
+    """The comparison without the scores that no judge decides."""
     computed = computed_scores(finished.config.metrics.values())
     scores = {score: values for score, values in comparison["scores"].items() if score not in computed}
-    return agreement_sections({**comparison, "scores": scores})
-
-
-def _page(run: RunFolder) -> Path:
-    return run.root / "agreement.md"
+    return agreement_report({**comparison, "scores": scores})

@@ -14,20 +14,7 @@ from ragpipe.core.version import FORMAT
 from ragpipe.metrics.base import Metric
 from ragpipe.report.console import Console
 from ragpipe.report.markdown import render_sections
-from ragpipe.report.model import (
-    EVERYWHERE,
-    PAGES,
-    TERMINAL,
-    Cell,
-    Media,
-    Note,
-    Report,
-    Section,
-    Table,
-    TableColumn,
-    TableRow,
-    Verbatim,
-)
+from ragpipe.report.model import EVERYWHERE, PAGES, TERMINAL, Cell, Note, Report, Section, Table, TableRow, Verbatim
 from ragpipe.report.styled_text import percent_with_interval, whole
 from ragpipe.report.terminal import print_report
 from ragpipe.runs.combine_iterations import scored_iterations
@@ -125,15 +112,6 @@ def write_check(
         console.say(f"written: {path}")
 
 
-def table(
-    heads: Sequence[str], rows: Iterable[Sequence[Cell] | TableRow], *, texts: int = 1, shown_in: Media = EVERYWHERE
-) -> Table:
-    """A table whose first `texts` columns are words and name a row, the others figures."""
-    columns = tuple(TableColumn(head, is_text=place < texts or not head) for place, head in enumerate(heads))
-    made = tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows)
-    return Table(columns, made, key_columns=texts, shown_in=shown_in)
-
-
 def found_of(row: Mapping[str, Any]) -> str:
     """`17 of 18`."""
     return f"{whole(row['found'])} of {whole(row['n'])}"
@@ -153,10 +131,10 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
     ]
     heads = ("change", "score", "expected", "found", "% [95%]", "shift", "")
     left_out = (Note("computed scores that did what they must are not listed here", shown_in=TERMINAL),) if any(plain) else ()
-    made = Section("changes", "Changes", (table(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES),))
+    made = Section("changes", "Changes", (Table.of(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES),))
     return [
         *([made] if done else []),
-        Section("results", "Results", (table(heads, cells, texts=3), Note(said), *left_out, *notes)),
+        Section("results", "Results", (Table.of(heads, cells, texts=3), Note(said), *left_out, *notes)),
     ]
 
 

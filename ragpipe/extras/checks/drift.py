@@ -17,12 +17,11 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins
 from ragpipe.core.text import shorten
 from ragpipe.extras.checks.canaries import SET, CanaryItem, CanarySet, Verdicts, is_right, read_canaries, same_value
-from ragpipe.extras.checks.check import table
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.likely_replies import reply_size
 from ragpipe.report.console import Console
-from ragpipe.report.model import Report, Section, Verbatim
+from ragpipe.report.model import Report, Section, Table, Verbatim
 from ragpipe.report.results_section import check_section, served_words
 from ragpipe.report.styled_text import plural
 from ragpipe.report.terminal import print_report
@@ -154,7 +153,7 @@ class _Start:
         if check["changed"]:
             heads = ("verdict", "before", "now", "5 more", "drifted")
             rows = sorted(check["changed"], key=lambda row: not row["drifted"])[:_SHOWN]
-            shown.append(Section("changed", "Changed verdicts", (table(heads, map(_changed_cells, rows)),)))
+            shown.append(Section("changed", "Changed verdicts", (Table.of(heads, map(_changed_cells, rows)),)))
         print_report(Report("", "", "", None, (), tuple(shown)), self.console)
         if not check["alarm"]:
             self.console.say(f"no drift of {label}")

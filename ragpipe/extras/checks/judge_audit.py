@@ -26,10 +26,9 @@ from ragpipe.extras.checks.changed_cases import (
     renamed,
     scored_values,
 )
-from ragpipe.extras.checks.check import table
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.report.console import Console
-from ragpipe.report.model import EVERYWHERE, PAGES, Note, Section, TableRow, Verbatim
+from ragpipe.report.model import EVERYWHERE, PAGES, Note, Section, Table, TableRow, Verbatim
 from ragpipe.report.styled_text import percent_with_interval
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
@@ -264,10 +263,10 @@ def _state(name: str, interval: Interval | None) -> str:
 def sections(document: Mapping[str, Any]) -> list[Section]:
     """What is printed and stands in `judge_audit.<run_id>.md`; the single attacks stand on the page alone."""
     prompts = [(Verbatim(name), Verbatim(text)) for name, text in document["prompts"].items()]
-    judge = (Note(headline(document)), table(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
+    judge = (Note(headline(document)), Table.of(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
     parts = [Section("judge", "Judge", judge)]
     if rows := [_attack_row(row) for row in document["attacks"]]:
-        rates = table(("attacks", "succeeded", "% [95%]"), rows)
+        rates = Table.of(("attacks", "succeeded", "% [95%]"), rows)
         parts.append(Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE))))
     return [*parts, *check.result_sections(document, _BIAS_NOTE)] if document["results"] else parts
 

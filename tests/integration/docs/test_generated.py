@@ -12,10 +12,10 @@ from ragpipe.cli.command_line import main
 from tests.support.docs_site import docs_script
 from tests.support.pages import DOCS
 
-REJUDGED = {"agreement.json", "agreement.md"}
+REJUDGED = {"agreement.json", "agreement.md", "agreement.html"}
 LABELLED = {"draw.json", "draw.parquet", "label.html", "labels.parquet"}
 """Files of the draws of `task=label`."""
-MUTATED = {"selftest.json", "selftest.md"}
+MUTATED = {"selftest.json", "selftest.md", "selftest.html"}
 OF_A_NAME = {"history.parquet"}
 """Files that only a run made from a run has."""
 WEIGHED = {"weights.json", "weights.md"}
