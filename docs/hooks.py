@@ -2,12 +2,17 @@
 
 The README of the repository is the first page of the site, and docs/README.md its page of all pages (`ROOT_PAGES`); any other file that a
 page links to is copied to `files/`. A folder in the `nav` of mkdocs.yml stands for its pages. `BOOSTS` orders what the search finds.
+The first page leads to `DEMO`, the report of a demonstration that is run while the site is built.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -49,6 +54,8 @@ BOOSTS = {
 }
 """What the relevance of a page in the search is multiplied by, by its name on the site; 1 for all others. A word of daily use leads to the page
 about it, not to one that mentions it in a title."""
+DEMO = "demo/report.html"
+_PICTURE = re.compile(r"^!\[[^]]*\]\(report\.png\)\n", re.M)
 UNSEARCHED = "decisions/"
 """Pages of this folder are on the site, and its search does not find them."""
 SHOWN = {".json", ".png", ".svg", ".txt", ".html"}
@@ -77,6 +84,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         address = address_of(target)
         if address.startswith("files/") and (ROOT / target).is_file():
             files.append(File.generated(config, address, content=(ROOT / target).read_bytes()))
+    with tempfile.TemporaryDirectory() as made:
+        files.append(File.generated(config, DEMO, content=demo_report(Path(made)).read_bytes()))
     return files
 
 
@@ -84,7 +93,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """The page with its links led to where their targets stand on the site, and with its weight in the search."""
     boost = next((value for name, value in BOOSTS.items() if fnmatch(page.file.src_uri, name)), 1)
     page.meta["search"] = {"exclude": True} if page.file.src_uri.startswith(UNSEARCHED) else {"boost": boost}
-    return led_on(markdown, page.file.src_uri)
+    text = led_on(markdown, page.file.src_uri)
+    if page.file.src_uri == ROOT_PAGES["README.md"]:
+        page.meta["template"] = "home.html"  # it shows the picture, in light and in dark
+        text = _PICTURE.sub("", text)
+    return text
+
+
+def demo_report(folder: Path) -> Path:
+    """report.html of the demonstration with recorded replies, run in an empty folder."""
+    command = [sys.executable, "-m", "ragpipe", "+experiment=quickstart_llm"]
+    subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    return folder / "outputs" / "quickstart_llm" / "latest" / "report.html"
 
 
 def expand(nav: list[Any]) -> list[Any]:
