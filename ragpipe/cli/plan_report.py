@@ -14,7 +14,7 @@ from ragpipe.metrics.profile import DataProfile
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import plural
 from ragpipe.runs.iteration_judging import here_line, stays_here
-from ragpipe.runs.judge_keys import missing_keys
+from ragpipe.runs.judge_access import missing_keys
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
     missing_embedder_line,

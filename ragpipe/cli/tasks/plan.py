@@ -19,12 +19,12 @@ from ragpipe.metrics.profile import DataProfile, times_are_known
 from ragpipe.report.console import Console
 from ragpipe.runs.calibration_states import scoring_warnings
 from ragpipe.runs.case_sources import DatasetSource, open_index
-from ragpipe.runs.data_plan import plan_of_data
 from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.identity import identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import wanted_line
+from ragpipe.runs.plan_summary import plan_of_data
 from ragpipe.runs.scoring_files import resolved_for_dataset
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import INVALID_CONFIGURATION, validate_config

@@ -57,7 +57,7 @@ def named_schema(path: Path) -> Path:
 
 
 def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
-    assert list(task_keys()) == list(option_files("task")), "register the task (ragpipe/core/built_in.py, or the ENTRIES of its extra)"
+    assert list(task_keys()) == list(option_files("task")), "register the task (ragpipe/core/registry.py, or the ENTRIES of its extra)"
 
 
 @pytest.mark.slow
