@@ -101,8 +101,8 @@ class BuiltPage(HTMLParser):
 
 
 def built_pages(site: Path) -> Iterator[tuple[str, BuiltPage]]:
-    """Every HTML file of a built site, by its path."""
+    """Every HTML file of a built site that mkdocs made, by its path."""
     for path in sorted(site.rglob("*.html")):
         name = path.relative_to(site).as_posix()
-        if not name.startswith("files/"):
+        if not name.startswith(("files/", "demo/")):
             yield name, BuiltPage(path)
