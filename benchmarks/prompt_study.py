@@ -4,7 +4,8 @@
     python benchmarks/prompt_study.py run --data ../shared/data --half development --versions v1 v2 -- judge=llm judge.model=...
 
 `draw` writes prompt_study.json beside this file: a seed, and the answers of two halves that share no question. What is chosen
-about a template is chosen on the development half; the reporting half is read once. `run` makes one run folder per set and
+about a template is chosen on the development half; the reporting half is read once. `trial` and `held_out` are fresh RAGTruth
+answers of the two halves, a third of them bad, for the next version. `run` makes one run folder per set and
 version below --to, with people's labels beside the judge's scores; words after `--` are the judge's. Runs that stand there are
 resumed, so stored replies (`transport=stored`) ask nothing. `benchmarks/prompts.py` compares the folders.
 """
@@ -25,6 +26,8 @@ import ragpipe
 DRAWN = Path(__file__).with_name("prompt_study.json")
 SEED = 20261122
 HALVES = ("development", "reporting")
+FRESH = {"trial": ("development", 7, 13), "held_out": ("reporting", 20, 40)}
+"""Draws for a later version: of which half, how many answers that people marked and that they did not."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,27 @@ def draw(data: Path, scratch: Path) -> dict[str, Any]:
             mine = set(groups[position::2])
             pool = [list(answer) for answer in answers if labelled.group(answer[0]) in mine]
             halves[half][labelled.name] = sorted(generator.sample(pool, labelled.per_half))
-    return {"seed": SEED, **halves}
+        if labelled.name == "ragtruth_qa":
+            bad = {
+                (sample, method) for sample, method, label in records[["sample_id", "method", labelled.label]].values if label
+            }
+            fresh = _fresh(labelled, answers, groups, bad, halves)
+    return {"seed": SEED, **halves, **fresh}
+
+
+def _fresh(
+    labelled: LabelledSet, answers: list[Any], groups: list[str], bad: set[Any], halves: dict[str, Any]
+) -> dict[str, Any]:
+    """Answers of each half that were not drawn before, so many bad and so many good ones."""
+    fresh = {}
+    for name, (half, wanted_bad, wanted_good) in FRESH.items():
+        mine, drawn = set(groups[HALVES.index(half) :: 2]), halves[half][labelled.name]
+        pool = [list(answer) for answer in answers if labelled.group(answer[0]) in mine and list(answer) not in drawn]
+        generator = random.Random(f"{SEED}-{labelled.name}-{name}")
+        parts = [[answer for answer in pool if (tuple(answer) in bad) == is_bad] for is_bad in (True, False)]
+        rows = [generator.sample(part, size) for part, size in zip(parts, (wanted_bad, wanted_good), strict=True)]
+        fresh[name] = {labelled.name: sorted(rows[0] + rows[1])}
+    return fresh
 
 
 def run_versions(data: Path, half: str, versions: list[str], to: Path, judge: list[str], sets: list[str]) -> None:
@@ -97,6 +120,7 @@ def run_versions(data: Path, half: str, versions: list[str], to: Path, judge: li
         sets: names of the sets.
     """
     answers = json.loads(DRAWN.read_text(encoding="utf-8"))[half]
+    sets = [name for name in sets if name in answers]
     jobs = [
         _words(labelled, data, answers[labelled.name], version, f"{labelled.name}_{half}_{version}", to) + judge
         for labelled in SETS
@@ -126,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("draw", "run"))
     parser.add_argument("--data", type=Path, required=True, help="the folder of the labelled sets")
-    parser.add_argument("--half", choices=HALVES, default="development")
+    parser.add_argument("--half", choices=(*HALVES, *FRESH), default="development")
     parser.add_argument("--versions", nargs="+", default=["v1", "v2"])
     parser.add_argument("--sets", nargs="+", default=[labelled.name for labelled in SETS])
     parser.add_argument("--to", type=Path, default=Path("outputs/prompt_study"))
