@@ -6,11 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from markupsafe import Markup
+
 from ragpipe.comparison.headline import rate_text
 from ragpipe.comparison.history import FAILURE_MODE, SCORE
-from ragpipe.core.text import code_span, escape_markdown, markdown_table, on_one_line
+from ragpipe.core.text import code_span, on_one_line
+from ragpipe.report.history_chart import HistoryLine, HistoryPoint, markup_of
 from ragpipe.report.markdown import render_sections
-from ragpipe.report.model import MARKDOWN, Note, Section, Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.model import (
+    MARKDOWN,
+    Chart,
+    Kind,
+    Note,
+    PageLink,
+    Prose,
+    Report,
+    RunVerdict,
+    Section,
+    Table,
+    TableColumn,
+    TableRow,
+    Verbatim,
+)
 from ragpipe.report.styled_text import plural, state_text, whole
 from ragpipe.score.normalisation import OVERALL
 
@@ -21,6 +38,11 @@ NOTE = (
     "same way count. noise floor: what the judge alone changes between two runs, known from several iterations."
 )
 MODE_HEADS = ("failure mode", "runs", "rate [95%]", "from -> to", "against the run before")
+_MARKS = (
+    "A mark is a run with its interval and leads to its report: ▲ better, ▼ worse than the run before, by the cases of both."
+)
+_SERIES = "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were."
+_RUNS_DRAWN = 60
 _MEANS_SHOWN = 12
 _NAME = 60  # characters of a score's name
 
@@ -80,34 +102,53 @@ def history_headline(rows: Sequence[Row], sentence: str | None) -> str:
     return f"{runs}; the newest, {newest}, against the run before: {sentence}"
 
 
-def history_markdown(name: str, rows: Sequence[Row], headline: str) -> str:
-    """The page `history.md`; `headline` is its first line."""
-    newest = [[code_span(row[0]), *row[1:]] for row in newest_rows(rows)]
-    modes = [[code_span(row[0]), *row[1:]] for row in newest_mode_rows(rows)]
-    lines = [
-        f"# History of {code_span(name)}",
-        "",
-        f"{escape_markdown(headline, 2000)}.",
-        "",
-        *markdown_table(NEWEST_HEADS, newest),
-        "",
-        NOTE,
-        "",
-        *(("## Failure modes", "", *markdown_table(MODE_HEADS, modes, left=(0, 4)), "") if modes else ()),
-        f"## The way of each headline score (the last {_MEANS_SHOWN} runs)",
-        "",
-        "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were.",
-        "",
-        *_ways(rows),
+def history_report(name: str, rows: Sequence[Row], headline: str) -> Report:
+    """The pages `history.md` and `history.html`; `headline` is their first line."""
+    newest = [row for row in _newest(rows, SCORE) if row["headline"]]
+    states = {row["before_state"] for row in newest}
+    kind: Kind = "bad" if "worse" in states else "good" if "better" in states else "plain"
+    charts = [_chart(row["score"], rows) for row in newest if row["mean"] is not None]
+    table = Table.of(NEWEST_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_rows(rows)])
+    modes = Table.of(MODE_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_mode_rows(rows)])
+    title = f"The way of each headline score (the last {_MEANS_SHOWN} runs)"
+    ways = Section("ways", title, (Note(_SERIES), *_ways(rows)), shown_in=MARKDOWN)
+    sections = [
+        Section("lines", "Each headline score, run by run", (*charts, Note(_MARKS))) if charts else None,
+        Section("newest", "The newest run", (table, Note(NOTE))),
+        Section("modes", "Failure modes", (modes,)) if modes.rows else None,
+        ways,
     ]
-    return "\n".join(lines) + "\n"
+    verdict = RunVerdict(kind, "", Prose(headline))
+    return Report(f"History of {name}", "", "", verdict, (), tuple(filter(None, sections)), pages=_links(rows))
 
 
-def _ways(rows: Sequence[Row]) -> list[str]:
+def _links(rows: Sequence[Row]) -> tuple[PageLink, ...]:
+    return (PageLink("newest report", f"../{rows[-1]['run_id']}/report.html"),)
+
+
+def _chart(name: str, rows: Sequence[Row]) -> Chart:
+    """The line of a score, with the noise of the newest run."""
+    shown = [row for row in rows if row["kind"] == SCORE and row["score"] == name and row["mean"] is not None][-_RUNS_DRAWN:]
+    line = HistoryLine(name, [_point(row) for row in shown], (shown[-1]["low"], shown[-1]["high"]), shown[-1]["noise_floor"])
+    drawn = Markup('<div class="line">{}</div>').format(markup_of(line.drawing()))
+    ends = f"{shown[0]['created_at'][:10]} to {shown[-1]['created_at'][:10]}" if shown[-1]["created_at"] else ""
+    return Chart(Verbatim(name), drawn, Verbatim(f"{on_one_line(name, _NAME)}: {line.words}; {ends}"))
+
+
+def _point(row: Row) -> HistoryPoint:
+    change = _change(row, "before")
+    words = f"{row['run_id']}: {row['mean']:.3f}" + (f"; against the run before {change}" if change != "-" else "")
+    link = f"../{row['run_id']}/report.html"
+    return HistoryPoint(
+        row["mean"], row["interval_low"], row["interval_high"], row["series"], row["before_state"] or "", words, link
+    )
+
+
+def _ways(rows: Sequence[Row]) -> list[Note]:
     """A line per headline score: its means in the order of time, marked where a run is better (+) or worse (-)."""
     names = dict.fromkeys(row["score"] for row in rows if row["headline"])
     marks = {"better": "+", "worse": "-"}
-    lines = []
+    lines = list[Note]()
     for name in names:
         shown = [row for row in rows if row["score"] == name and row["mean"] is not None][-_MEANS_SHOWN:]
         parts, series = list[str](), None
@@ -116,7 +157,7 @@ def _ways(rows: Sequence[Row]) -> list[str]:
                 parts.append("/")
             parts.append(f"{row['mean']:.3f}{marks.get(row['before_state'], '')}")
             series = row["series"]
-        lines.append(f"- {code_span(name, _NAME)}: {' '.join(parts)}")
+        lines.append(Note(("- ", Verbatim(name), f": {' '.join(parts)}")))
     return lines
 
 

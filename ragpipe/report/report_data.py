@@ -17,7 +17,7 @@ from ragpipe.comparison.headline import headline_scores
 from ragpipe.core.sample import CaseKey
 from ragpipe.data.index_manifest import IndexCoverage
 from ragpipe.report.case_views import ContradictedClaim, contradicted_claims, parse_json_cell
-from ragpipe.report.model import Plot, ScoreCell
+from ragpipe.report.model import PageLink, Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
 from ragpipe.score.accumulators import stage_times
@@ -130,6 +130,7 @@ class ReportData:
         questions: The questions of the diagnoses' examples, by the id of the sample.
         first_error: The first error of a run without any value, in words; empty for none.
         drift: The newest check of the judge for drift (`check`) and its `baseline`, as the manifest notes them; empty without one.
+        pages: The other pages about the run that are there.
     """
 
     metrics: Mapping[str, Any]
@@ -148,6 +149,7 @@ class ReportData:
     questions: Mapping[str, str] = field(default_factory=dict)
     first_error: str = ""
     drift: Mapping[str, Any] = field(default_factory=dict)
+    pages: Sequence[PageLink] = ()
 
 
 def read_results(run: Path, iteration: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -26,6 +26,7 @@ from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
 from ragpipe.report.page_file import side_folder
 from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
 from ragpipe.report.run_page import TEMPLATES, RunCases, write_run_page
+from ragpipe.report.section_page import pages_of
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.terminal import print_report
 from ragpipe.report.verdict_section import notices, run_line, run_verdict, summary_line, verdict_of
@@ -52,6 +53,7 @@ def write_reports(
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
     plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]
     shown = {"iteration": iteration.root.name, "run": run_facts(run), "drift": drift_of(run), "plugins": plugins}
+    shown["pages"] = [page.path for page in pages_of(run.root)]
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
     if written is not None and not prints:
@@ -143,6 +145,7 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         questions=_example_questions(run, metrics),
         first_error=_first_error(run, iteration, metrics),
         drift=drift_of(run),
+        pages=tuple(pages_of(run.root)),
     )
 
 
@@ -192,6 +195,7 @@ def build_report(data: ReportData) -> Report:
         notices=tuple(notices(data)),
         sections=tuple(section for section in sections if section is not None),
         run=run_line(data),
+        pages=tuple(data.pages),
     )
 
 

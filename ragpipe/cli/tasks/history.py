@@ -20,10 +20,11 @@ from ragpipe.report.history_page import (
     NEWEST_HEADS,
     NOTE,
     history_headline,
-    history_markdown,
+    history_report,
     newest_mode_rows,
     newest_rows,
 )
+from ragpipe.report.section_page import write_sections
 from ragpipe.runs.run_list import named_folders, scored_runs
 from ragpipe.store.files import open_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
@@ -74,7 +75,7 @@ def _write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], headline:
         with open_unless_same(table) as file, parquet_writer(file, HISTORY, compression="zstd") as writer:
             writer.write_table(pa.Table.from_pylist(list(rows), schema=HISTORY))
         write_csv(table, folder / "history.csv")
-        write_unless_same(folder / "history.md", history_markdown(name, rows, headline))
+        write_sections(folder / "history.md", history_report(name, rows, headline))
         write_unless_same(folder / "history.prom", open_metrics(rows, name=name))
     console.folded(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run")
     if modes := newest_mode_rows(rows):

@@ -7,7 +7,8 @@ import pytest
 
 from ragpipe.comparison.history import HISTORY
 from ragpipe.report.exports import open_metrics
-from ragpipe.report.history_page import history_headline, history_markdown, newest_mode_rows, newest_rows
+from ragpipe.report.history_page import history_headline, history_report, newest_mode_rows, newest_rows
+from ragpipe.report.markdown import render_answer
 
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
 
@@ -66,7 +67,7 @@ def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:
         "2", "0.500 [0.400, 0.600]", "-0.100 [-0.150, -0.050] worse", "-0.100 [-0.150, -0.050] worse", "0.020",
     ]  # fmt: skip
     assert cells["mrr"] == ["2", "-", "-", "-", "-"]
-    page = history_markdown("nightly", ROWS, said)
+    page = render_answer(history_report("nightly", ROWS, said))
     assert "`faithfulness`: 0.500 0.500- / 0.750" in page
 
 
@@ -80,7 +81,7 @@ def test_failure_modes_have_metrics_and_a_table_of_their_own() -> None:
         row("b" * 12, 2, "never", **mode | {"mean": 0.0, "before_mean": 0.0, "before_difference": 0.0, "before_state": "same"}),
     ]  # fmt: skip
     assert newest_mode_rows(rows) == [["mrr", "2", "2.7 % [1.4 %, 5.2 %]", "13.0 % -> 2.7 %", "↓ better"]]
-    assert "| `mrr` | 2 | 2.7 % [1.4 %, 5.2 %] | 13.0 % -> 2.7 % | ↓ better |" in history_markdown("nightly", rows, "-")
+    assert "| `mrr` | 2 | 2.7 % [1.4 %, 5.2 %] | 13.0 % -> 2.7 % | ↓ better |" in render_answer(history_report("nightly", rows, "-"))
     text = open_metrics(rows, name="nightly")
     found = [(s.labels["failure_mode"], s.value) for s in samples(text, "ragpipe_failure_mode_ratio")]
     assert found == [("mrr", 0.13), ("mrr", 0.0267), ("never", 0.0)]
