@@ -34,46 +34,44 @@ if TYPE_CHECKING:
 
 _HELP = """ragpipe {version}: evaluate RAG systems from config files
 
-  python -m ragpipe +experiment=quickstart                 the demonstration: no key, no network
-  python -m ragpipe FILE                                   your data: recognised (ragas, deepeval, traces ...), evaluated
-  python -m ragpipe task=init from=FILE dir=my             the options for it, written only; without from: an example
+  python -m ragpipe +experiment=quickstart     the demonstration: no key, no network
+  python -m ragpipe FILE                       your data: recognised, metrics chosen, evaluated
   python -m ragpipe +experiment=my judge=llm judge.model=openai/gpt-4o-mini-2024-07-18
-                                                           evaluate with a language model as judge
-  python -m ragpipe task=plan +experiment=my               what the data hold, what looks wrong; calls, tokens, money
-  python -m ragpipe -m +experiment=my judge=a,b            a sweep: one run for every combination
-  python -m ragpipe task=calibrate run=my                  how far to believe the judge, by people's labels
-  python -m ragpipe task=rescore run=my scoring.thresholds.faithfulness=0.9
-                                                           a finished run under another scoring; no call
-  python -m ragpipe task=rejudge run=my judge=llm          the same cases by another judge, compared
-  python -m ragpipe task=compare base=RUN candidate=RUN    did the change make it better? case by case, with a verdict
-  python -m ragpipe task=explain run=my case=ID metric=faithfulness
-                                                           everything behind one figure, down to prompt and reply
-  python -m ragpipe task=label run=my label.metric=faithfulness
-                                                           cases for people to label, and their labels back
-  python -m ragpipe task=verify run=my                     compute every figure again and compare
-  python -m ragpipe task=history name=my                   the scores over all runs, each against the run before
-{extras}  also: task=runs, export, store, schema
-  python -m ragpipe --cfg job +experiment=my               the composed configuration, as YAML
 
-arguments
-  group=option      choose an option: dataset, system, judge, transport, runner, embedder, metrics, scoring, report, task
-  +experiment=NAME  put an experiment on top; +mode=NAME likewise
-  key=value         set a key: dataset.limit=50, iterations=3, scoring.weights.faithfulness=0.5
-  metrics=[a,b]     choose metrics; ~metrics.a takes one away
-
-options
-  -m, --multirun       run every combination of key=a,b
-  --config-dir DIR     a folder of your own options; ./conf is found by itself
-  --cfg job            print the composed configuration (also: hydra, all); -p KEY a part; --resolve
-  --info TOPIC         how it was composed: searchpath, defaults, defaults-tree, config, plugins, all
-  -sc install=bash     shell completion (bash, fish, zsh)
-  task=NAME --help     what this task does, its keys, an example
-  -V, --version        print the version
-
+tasks; task=NAME --help has its keys and an example; RUN: a name, NAME/latest, an id or a folder
+{tasks}words
+  group=option, key=value   dataset=jsonl dataset.limit=50 'metrics=[faithfulness,retrieval]'
+  +experiment=NAME          put an experiment on top; +mode=NAME likewise; ~metrics.a takes one away
+  -m key=a,b                a sweep: one run for every combination
+  --cfg job, --info all     the composed configuration as YAML; how it was composed
+  --config-dir DIR          a folder of your own options (./conf is found by itself)
+  -sc install=bash, -V      shell completion (bash, fish, zsh); the version
 exit codes
-  0 fine   1 a bug   2 wrong configuration or data, nothing was spent   3 a critical gate failed   4 incomplete
-  5 the provider is unusable   6 output locked or unwritable, or out of memory   129, 130, 143 interrupted, resumable
+  0 fine   1 a bug   2 wrong configuration or data   3 a critical gate failed   4 incomplete
+  5 provider unusable   6 output locked or unwritable   129, 130, 143 interrupted, resumable
 """
+_TASKS = {
+    "evaluate": {
+        "evaluate": "the default: a run, or the rest of one that was stopped",
+        "plan": "what the data hold, what looks wrong; calls, tokens, money",
+        "init": "options for a file of yours (from=FILE dir=my), or an example",
+        "rescore": "RUN under other thresholds, weights, gates; no call",
+        "rejudge": "RUN's cases by another judge, compared",
+    },
+    "understand": {"explain": "everything behind one case's scores", "runs": "all runs of a name in one table"},
+    "compare, gate": {
+        "compare": "did the change make it better? case by case, with a verdict",
+        "history": "the scores over all runs, each against the run before",
+    },
+    "trust the judge": {
+        "label": "cases for people to label, and their labels back",
+        "calibrate": "how far to believe the judge, by people's labels",
+        "verify": "compute every figure of RUN again and compare",
+    },
+    "data": {"store, schema": "the judge's stored replies; JSON Schemas for your editor"},
+    "share": {"export": "tables, JUnit, pages or a site of RUN"},
+}
+"""The tasks by purpose, each with a few words; those of extras join them."""
 SEVERITY = (0, 3, 4, 2, 6, 5, 1, 129, 143, 130)
 """Exit codes from the mildest to the worst: a sweep ends with its worst."""
 SWEEP_WAIT_S = 86_400.0
@@ -148,11 +146,18 @@ def _help(args: argparse.Namespace) -> str:
     """The help of the task that is named, or that of all. Raises ConfigError for a task that is not there."""
     task = next((argument.partition("=")[2] for argument in reversed(args.overrides) if argument.startswith("task=")), "")
     if not task:
-        return _HELP.format(version=__version__, extras="".join(registry.help_of_extras()))
+        return _HELP.format(version=__version__, tasks="".join(_task_lines()))
     from ragpipe.cli.composer import composing
 
     with composing(args.config_dir) as composer:
         return task_help(composer, task)
+
+
+def _task_lines() -> Iterator[str]:
+    for purpose, tasks in _TASKS.items():
+        further = [(task, words) for more in registry.help_of_extras() for task, words in more.get(purpose, {}).items()]
+        for number, (task, words) in enumerate([*tasks.items(), *further]):
+            yield f"  {'' if number else purpose:<15}  {task:<14}  {words}\n"
 
 
 def compose(overrides: Sequence[str], *, config_dir: str | None = None) -> RunConfig:

@@ -98,9 +98,9 @@ def option_files(group: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
-def help_of_extras() -> list[str]:
-    """What `--help` says of the tasks of extras."""
-    return [getattr(package, "HELP", "") for package in _extras().values()]
+def help_of_extras() -> list[dict[str, dict[str, str]]]:
+    """What `--help` says of the tasks of each extra, by purpose and name."""
+    return [getattr(package, "HELP", {}) for package in _extras().values()]
 
 
 @contextmanager

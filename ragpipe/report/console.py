@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ragpipe.core.safe_stream import SafeStream
 from ragpipe.core.text import on_one_line, printable
@@ -29,8 +29,9 @@ from ragpipe.report.styled_text import (
     plural,
     table_lines,
     whole,
+    wrapped,
 )
-from ragpipe.store.progress import ProgressState
+from ragpipe.store.progress import CaseCounts, ProgressState
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -59,8 +60,10 @@ class Console:
         self.resume: tuple[str, ...] | None = ()
 
     def say(self, text: str = "") -> None:
-        """Print a line of results, or several."""
-        self._write(self._out, printable(text) + "\n")
+        """Print a line of results, or several; those that do not begin with a blank are broken where the width is known."""
+        for line in printable(text).split("\n"):
+            is_whole = line.startswith(" ") or not self._knows_width
+            self.lines([(line,)] if is_whole else wrapped((line,), self.width, breaks_words=False))
 
     def lines(self, lines: Iterable[Line]) -> None:
         """Print lines of results; their pieces have colours where the terminal has them."""
@@ -71,7 +74,8 @@ class Console:
         """Print a warning, once. One that an earlier warning says with more words (`text: more`) is not repeated."""
         if not self.has_warned(text):
             self.note_warned(text)
-            self._write_line(self._err, (Caution("warning:"), f" {text}"))
+            line: Line = (Caution("warning:"), f" {text}")
+            self.warn_lines(wrapped(line, self.width, breaks_words=False) if self._knows_width else [line])
 
     def has_warned(self, text: str) -> bool:
         """Whether this warning, or one with more words, was printed."""
@@ -132,6 +136,11 @@ class Console:
         import shutil
 
         return shutil.get_terminal_size((80, 24)).columns
+
+    @property
+    def _knows_width(self) -> bool:
+        """Whether somebody looks at a screen: in a file or a pipe a sentence stays on one line."""
+        return "COLUMNS" in os.environ or (self._out.isatty() and self._err.isatty())
 
     @property
     def screen(self) -> Screen:
@@ -286,7 +295,10 @@ class Progress:
 
     def _line(self, state: ProgressState, *, is_ended: bool = False, width: int | None = None) -> str:
         elapsed = self._clock() - self._start
-        return progress_line(state, label=self._label, noun=self._noun, elapsed=elapsed, is_ended=is_ended, width=width)
+        blocks = "█░" if self._stream.as_shown("█░") == "█░" else "#-"
+        return progress_line(
+            state, label=self._label, noun=self._noun, elapsed=elapsed, is_ended=is_ended, width=width, blocks=blocks
+        )
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")
@@ -294,16 +306,9 @@ class Progress:
 
 
 _SEPARATOR = " | "
+_WIDE = 76  # columns from which the noun stands behind the count
 _KINDS = 3  # of errors, that a line of progress names
 _KIND = 24  # characters of each
-
-
-class _Part(NamedTuple):
-    """A part of the line."""
-
-    rank: int
-    place: int
-    text: str
 
 
 def progress_line(
@@ -315,58 +320,60 @@ def progress_line(
     is_ended: bool = False,
     width: int | None = None,
     now: float | None = None,
+    blocks: str = "█░",
 ) -> str:
-    """`judging 12/40 cases | 1:20 left | $0.12 | waits 12 s (429) | 96 sent, 90 answered | 4 in flight | 1 error`.
+    """`judging ███░░░░░ 12/40 cases | 1:20 left | $0.12 | 1 error (refused 1) | waits 12 s (429) | 96 sent, 90 answered`.
 
-    `elapsed` is in seconds; once the work `is_ended` the line has its duration in place of the time left. Parts that do not fit
-    `width` columns are dropped, cases and time left never. `now` is that of `time.time`.
+    `elapsed` is in seconds; once the work `is_ended` the line has its duration in place of the time left. What does not fit `width`
+    columns falls away from the end, cases and time never; without a `width` there is no bar. `now` is that of `time.time`,
+    `blocks` are the signs of what is done and what is not.
     """
     cases = f"{whole(state.cases.done)}/{whole(state.cases.total)}"
-    parts = [part for part in _parts(state, elapsed, is_ended, time.time() if now is None else now) if part.text]
-    for head in (f"{label} {cases} {noun}", f"{label} {cases}", cases):
-        kept = {0: _Part(0, 0, head), 1: parts[0]}
-        if width is None or len(_joined(kept)) <= width:
+    parts = [forms for forms in _parts(state, elapsed, is_ended, time.time() if now is None else now) if forms[0]]
+    bar = "" if width is None else _bar(state.cases, width // 8, blocks)
+    heads = [f"{label} {bar}{cases} {noun}", f"{label} {bar}{cases}", f"{label} {cases}", cases]
+    lines = [f"{head}{_SEPARATOR}{parts[0][0]}" for head in heads[width is not None and width < _WIDE :]]
+    line = next((text for text in lines if width is None or columns_of(text) <= width), lines[-1])
+    for forms in parts[1:]:
+        longer = (f"{line}{_SEPARATOR}{form}" for form in forms)
+        fitting = next((text for text in longer if width is None or columns_of(text) <= width), None)
+        if fitting is None:
             break
-    for part in parts[1:]:
-        longer = kept | {part.rank: part}
-        if part.rank not in kept and (width is None or len(_joined(longer)) <= width):
-            kept = longer
-    return _joined(kept)
+        line = fitting
+    return line
 
 
-def _joined(parts: dict[int, _Part]) -> str:
-    return _SEPARATOR.join(part.text for part in sorted(parts.values(), key=lambda part: part.place))
+def _bar(cases: CaseCounts, columns: int, blocks: str) -> str:
+    done = columns * cases.done // max(cases.total, 1)
+    return f"{blocks[0] * done}{blocks[1] * (columns - done)} "
 
 
-def _parts(state: ProgressState, elapsed: float, is_ended: bool, now: float) -> list[_Part]:
-    """All parts behind the cases, the most wanted first."""
+def _parts(state: ProgressState, elapsed: float, is_ended: bool, now: float) -> list[tuple[str, ...]]:
+    """All parts behind the cases, the most wanted first, each from its longest form to its shortest."""
     calls = state.calls
     waits = ""
     if state.waiting_until is not None and not is_ended:  # within a second of the next request, how many calls wait
         seconds = datetime.fromisoformat(state.waiting_until).timestamp() - now
-        words = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(calls.waiting)} waiting"
-        waits = f"{words} ({state.waiting_for})"
+        waits = f"waits {seconds:,.0f} s" if seconds >= 1 else f"{whole(calls.waiting)} waiting"
     sent = f"{whole(calls.sent)} sent, {whole(calls.answered)} answered" if calls.sent else ""
     lost = f", {whole(calls.failed)} without a reply" if calls.failed else ""
-    is_shown = calls.sent and not is_ended
-    cost = money(state.usd) + (" of this start" if state.cases.resumed else "")
+    asks = calls.answered and state.phase == "judging"
     texts = state.texts
     embedding = f"{plural(texts.embedded, 'text')} computed here" if texts.embedded or texts.waiting else ""
     is_whole, ended = state.cases.done >= state.cases.total, duration(elapsed)
     left = "estimating" if state.seconds_left is None else f"{duration(state.seconds_left)} left"
+    errors = (_errors(state), plural(state.errors, "error"))
     return [
-        _Part(1, 1, ended if is_whole else f"stopped after {ended}" if is_ended else left),
-        _Part(2, 3, waits),
-        _Part(2, 3, waits.partition(" (")[0]),
-        _Part(11 if state.usd is None else 3, 2, cost if calls.answered or state.tokens else ""),
-        _Part(4 if state.errors else 9, 9, _errors(state)),
-        _Part(4 if state.errors else 9, 9, _errors(state).partition(" (")[0]),
-        _Part(5, 4, sent + lost if sent else ""),
-        _Part(5, 4, sent),
-        _Part(6, 5, f"{whole(calls.in_flight)} in flight" if is_shown else ""),
-        _Part(7, 6, f"{state.rate_per_second:,.1f}/s" if calls.answered else ""),
-        _Part(8, 8, embedding + (f", {whole(texts.waiting)} waiting" if texts.waiting and not is_ended else "")),
-        _Part(10, 7, f"{whole(state.tokens)} tokens" if state.tokens else ""),
+        (ended if is_whole else f"stopped after {ended}" if is_ended else left,),
+        (money(state.usd) if asks or state.tokens else "",),
+        errors if state.errors else ("",),
+        (f"{waits} ({state.waiting_for})" if waits else "", waits),
+        (sent + lost if sent else "", sent),
+        (f"{whole(calls.in_flight)} in flight" if calls.sent and not is_ended else "",),
+        (f"{state.rate_per_second:,.1f}/s" if calls.answered else "",),
+        (f"{whole(state.tokens)} tokens" if state.tokens else "",),
+        (embedding + (f", {whole(texts.waiting)} waiting" if texts.waiting and not is_ended else ""),),
+        errors if not state.errors else ("",),
     ]
 
 

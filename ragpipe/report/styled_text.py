@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, takewhile, zip_longest
+from itertools import accumulate, groupby, zip_longest
 from typing import Any
 
 from ragpipe.core.text import on_one_line
@@ -81,68 +81,42 @@ def cut(text: str, limit: int) -> str:
     return type(text)(text[:kept].rstrip() + "..."[:limit])
 
 
-def cut_in_the_middle(text: str, limit: int) -> str:
-    """Beginning and end of a name that is too long: long names differ at either."""
-    if columns_of(text) <= limit or limit < 8:
-        return cut(text, limit)
-    end = text[-((limit - 2) // 3) :]
-    while columns_of(end) > (limit - 2) // 3:
-        end = end[1:]
-    return type(text)(cut(text, limit - columns_of(end)) + end)
+_NAME_PART = re.compile(r"[^\s_./:@-]*[_./:@-]*")
 
 
-def cut_apart(names: Sequence[str], limit: int) -> list[str]:
-    """Each of the names in at most `limit` columns, so that two that differ stay different: those that `cut_in_the_middle` would make
-    the same are cut around the place where they differ, and numbered where there is no room for it."""
-    shortened = {name: cut_in_the_middle(name, limit) for name in names}
-    for text in set(shortened.values()):
-        alike = [name for name in shortened if shortened[name] == text]
-        if len(alike) > 1:
-            shortened |= {name: type(name)(_around_difference(name, alike, limit)) for name in alike}
-    if len(set(shortened.values())) < len(shortened):
-        shortened = {name: type(name)(cut(f"{place}: {name}", limit)) for place, name in enumerate(shortened, 1)}
-    return [shortened[name] for name in names]
+def folded_name(name: str, columns: int) -> str:
+    """The whole name in lines of at most so many columns, broken behind the marks in it: `human_`, `hallucinated`."""
+    return type(name)("\n".join(name[start:end] for start, end in _breaks(name, columns, 0, _NAME_PART)))
 
 
-def _around_difference(name: str, alike: Sequence[str], limit: int) -> str:
-    """The name with what not all of these names share, and with what follows or stands before it where there is room."""
-    start = _alike_from_start(alike)
-    end = _alike_from_start([text[start:][::-1] for text in alike])
-    tail, head = name[start:], name[: len(name) - end]
-    if columns_of(tail) + 3 <= limit:
-        return cut(name[:start] + "...", limit - columns_of(tail)) + tail
-    if columns_of(head) + 3 <= limit:
-        return cut(name, limit)
-    return "..." + cut(tail, limit - 3)
+_WORD = re.compile(r"\S+")
 
 
-def _alike_from_start(texts: Sequence[str]) -> int:
-    """How many first characters all of the texts share."""
-    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False)))
-
-
-def wrapped(line: Line, columns: int, indent: str = "  ") -> list[Line]:
-    """The line broken at blanks to lines of at most so many columns; all but the first begin with `indent`."""
+def wrapped(line: Line, columns: int, indent: str = "  ", *, breaks_words: bool = True) -> list[Line]:
+    """The line broken at blanks to lines of at most so many columns; all but the first begin with `indent`. Without `breaks_words` a
+    word that is wider than a line, such as a path, stays whole."""
     text = "".join(line)
     if columns_of(text) <= columns:
         return [line]
     styles = [type(piece) for piece in line for _ in piece]
     lines: list[Line] = []
-    for start, end in _breaks(text, max(columns, 20), columns_of(indent)):
+    for start, end in _breaks(text, max(columns, 20), columns_of(indent), breaks_words=breaks_words):
         pieces = tuple(_styled(text[start:end], styles[start:end]))
         lines.append((indent, *pieces) if lines else pieces)
     return lines
 
 
-def _breaks(text: str, columns: int, indent: int) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends: at blanks, and within a word that is wider than a line."""
+def _breaks(
+    text: str, columns: int, indent: int, words: re.Pattern[str] = _WORD, *, breaks_words: bool = True
+) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends: between words, and within one that is wider than a line."""
     start, end, room = 0, 0, columns
-    for word in re.finditer(r"\S+", text):
+    for word in filter(re.Match[str].group, words.finditer(text)):
         place = word.start()
         if end and columns_of(text[start : word.end()]) > room:
             yield start, end
             start, room = place, columns - indent
-        while columns_of(text[start : word.end()]) > room:
+        while breaks_words and columns_of(text[start : word.end()]) > room:
             width = accumulate(map(_columns, text[start : word.end()]))
             start, last = start + max(1, sum(used <= room for used in width)), start
             yield last, start

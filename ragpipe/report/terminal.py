@@ -37,8 +37,7 @@ from ragpipe.report.styled_text import (
     Screen,
     columns_of,
     cut,
-    cut_apart,
-    cut_in_the_middle,
+    folded_name,
     plural,
     table_columns,
     table_lines,
@@ -166,20 +165,17 @@ def _grid(table: Table, kept: Iterable[int], width: int, screen: Screen, *, inte
         texts = [_cell(cell, column, screen, intervals=intervals) for cell in cells]
         head = _head(column, screen, intervals=intervals)
         if place < table.key_columns:
-            head, texts = cut_in_the_middle(head, max(width, _LEAST)), _names(cells, texts, width, screen)
-        columns.append([head, *texts])
-    heads = [number for number, place in enumerate(kept) if isinstance(table.columns[place].head, Verbatim)]
-    for number, name in zip(heads, cut_apart([columns[number][0] for number in heads], width), strict=True):
-        columns[number][0] = name
+            texts = _names(cells, texts, width, screen)
+        widest = max((columns_of(line) for text in texts for line in text.split("\n")), default=0)
+        columns.append([folded_name(head, max(width, widest)), *texts])
     grid = [list(row) for row in zip(*columns, strict=True)]
     return _filled(grid, table, screen)
 
 
 def _names(cells: Iterable[Cell], texts: list[str], width: int, screen: Screen) -> list[str]:
-    """The names of the rows, those that are too long cut so that they differ; what stands behind a name is not cut."""
-    marks = [screen.writable(cell.mark) if isinstance(cell, RowHead) else "" for cell in cells]
-    room = width - max(map(columns_of, marks), default=0)
-    return [name + mark for name, mark in zip(cut_apart(texts, room), marks, strict=True)]
+    """The names of the rows with the marks behind them, those that are too long in several lines."""
+    marks = (screen.writable(cell.mark) if isinstance(cell, RowHead) else "" for cell in cells)
+    return [folded_name(name + mark, width) for name, mark in zip(texts, marks, strict=True)]
 
 
 def _filled(grid: _Grid, table: Table, screen: Screen) -> _Grid:
@@ -209,7 +205,7 @@ def _cell(cell: Cell, column: TableColumn, screen: Screen, *, intervals: bool) -
     if isinstance(cell, RowHead):
         return screen.text(_line(cell.name))
     if isinstance(cell, CaseName):
-        return cut_in_the_middle(screen.text(_piece(cell)), _CASE_WIDTH)
+        return folded_name(screen.text(_piece(cell)), _CASE_WIDTH)
     text = _line(joined(cell.texts, cell.separator) if isinstance(cell, ItemList) else cell)
     style = _STYLES.get(text, str) if column.is_text and not isinstance(cell, Verbatim) else str
     return style(screen.text(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Any
 
 from ragpipe.comparison.run_differences import NOTE
 from ragpipe.core.errors import DataError, OutputError, Problem, RagpipeError
+from ragpipe.core.usage import Usage
 from ragpipe.judge.budget import BudgetUsedUp
 from ragpipe.judge.provider_state import ProviderRegistry
 from ragpipe.report.console import Console
@@ -96,7 +97,8 @@ class Evaluation:
         if self._is_finished():
             self._console.folder = self._folder.root
             manifest = read_manifest(self._folder)
-            self._say_complete(manifest)
+            for line in self._notice(manifest):
+                self._console.say(line)
             self._before_result()
             publish_run(self._config, self._folder, self._console)
             return self._exit_code(manifest["iterations"])
@@ -155,8 +157,7 @@ class Evaluation:
         if combined:
             unseal(self._folder, "final/", "gates.json")
             self._scoring.combine(scored, manifest)
-        if not (self._scored or inputs.are_new):
-            self._say_complete(manifest)
+        notice = () if self._scored or inputs.are_new else self._notice(manifest)
         self._before_result()
         reports = write_reports(
             self._folder.iteration(scored[-1]).root,
@@ -164,6 +165,7 @@ class Evaluation:
             settings=self._config.report,
             console=self._console,
             shown_folder=str(self._folder.root),
+            notice=notice,
         )
         if self._policy.seals_run:
             self._seal(inputs, reports, combined=combined)
@@ -199,6 +201,7 @@ class Evaluation:
         unseal(self._folder, f"iteration-{number}/")
         if self._spec.is_own_source:
             self._scoring.carried_spend.note_before(iteration)
+        spent = (self._scoring.spent(number) for number in self._spec.iterations if self._policy.asks_judge)
         judged = run_async(
             judge_iteration(
                 self._spec,
@@ -209,6 +212,7 @@ class Evaluation:
                 check=self._check,
                 known=inputs.known,
                 began_at=self._began_at,
+                spent=Usage.sum(spent),
             )
         )
         self.calls += judged.calls
@@ -242,9 +246,8 @@ class Evaluation:
             written=written,
         )
 
-    def _say_complete(self, manifest: Mapping[str, Any]) -> None:
-        for line in completion_notice(self._config, manifest) if self._policy.asks_judge else ():
-            self._console.say(line)
+    def _notice(self, manifest: Mapping[str, Any]) -> Sequence[str]:
+        return completion_notice(self._config, manifest) if self._policy.asks_judge else ()
 
     def _exit_code(self, states: Mapping[str, str]) -> int:
         outcome = RunOutcome(self._spec, self._console, asks_judge=self._policy.asks_judge, used_up=self._used_up)

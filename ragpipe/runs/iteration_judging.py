@@ -11,6 +11,7 @@ from typing import Any
 
 from ragpipe.core.errors import OutputError
 from ragpipe.core.registry import imported
+from ragpipe.core.usage import Usage
 from ragpipe.judge.budget import BudgetUsedUp
 from ragpipe.judge.embedder import NoEmbedder
 from ragpipe.judge.jury import JurySettings
@@ -53,12 +54,13 @@ async def judge_iteration(
     check: Callable[[], None],
     known: ReplayedCases | None,
     began_at: float,
+    spent: Usage,
 ) -> JudgedIteration:
     """Judge all cases of one iteration, and show the progress; signals end it early. Raises what stopped the judging.
 
     `providers` counts calls and keeps what is learnt of a provider over all iterations; `check` raises OutputError when the
     start must end, because the data was edited or its folder is no longer locked; failures since `began_at`, in seconds of the
-    epoch, are of this start, for `retry_errors`.
+    epoch, are of this start, for `retry_errors`. The run has `spent` so much before.
     """
     config, folder = spec.config, spec.folder.iteration(iteration)
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
@@ -91,7 +93,7 @@ async def judge_iteration(
                 state = stage.state
                 return WorkDone(state.done, state.resumed, state.errors, dict(state.error_kinds))
 
-            meter = WorkMeter("judging", reader.count, work, session=session)
+            meter = WorkMeter("judging", reader.count, work, session=session, spent_before=spent)
             label = f"judging {iteration} of {len(spec.iterations)}:" if len(spec.iterations) > 1 else "judging"
             shown = console.progress(meter.state, label=label, keep=view.show)
             try:

@@ -75,7 +75,7 @@ class RunScoring:
             settings=self._config.scoring,
             signature=self._signature(iteration, states),
             judge=judge_description(self._config, judge_calibrated(states)),
-            spent=self._spend(iteration),
+            spent=self.spent(iteration),
             run_id=self._spec.run_id,
             rates=self._rates(iteration),
             system_price=prices.of("system", "system.prices") if prices else None,
@@ -95,7 +95,8 @@ class RunScoring:
         applied = applied_rates(self._folder, iteration)
         return applied is not None and are_same_rates(applied, self._rates(iteration))
 
-    def _spend(self, iteration: int) -> Usage:
+    def spent(self, iteration: int) -> Usage:
+        """What an iteration has cost in all its starts."""
         recorded = self._policy.recorded_spend(iteration)
         if recorded is not None:
             return recorded

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ragpipe.core.usage import Usage
 from ragpipe.judge.attempts import AttemptRunner
 from ragpipe.judge.session import JudgeSession
 from ragpipe.store.processes import started_command, this_process
@@ -25,7 +26,7 @@ class WorkDone:
 class WorkMeter:
     """Reads the counters of some work over `total` cases whenever `state` is asked for; it keeps none of its own. Any thread
     may ask. `session` is the judge session that asks, `servers` are the attempts of others that are asked, such as a system
-    under test."""
+    under test; `spent_before` is what the run had paid before."""
 
     def __init__(
         self,
@@ -35,15 +36,17 @@ class WorkMeter:
         *,
         session: JudgeSession | None = None,
         servers: Sequence[AttemptRunner] = (),
+        spent_before: Usage = Usage(),  # noqa: B008 - it is frozen
         clock: Callable[[], float] = time.monotonic,
     ):
         self._phase, self._total, self._work, self._session = phase, total, work, session
-        self._servers, self._clock = tuple(servers), clock
+        self._servers, self._spent_before, self._clock = tuple(servers), spent_before, clock
         self._started, self._started_at = clock(), iso_time()
 
     def state(self) -> ProgressState:
         """The state at this moment."""
         work, session, elapsed = self._work(), self._session, max(self._clock() - self._started, 1e-9)
+        spent = self._spent_before if session is None else self._spent_before + session.total_spend()
         leading = [*self._servers, *(session.asking_attempts() if session is not None else ())]
         attempts = [*leading, *(session.child_attempts() if session is not None else ())]
         calls = _calls(attempts)
@@ -66,8 +69,8 @@ class WorkMeter:
             None if until is None else iso_time(time.time() + until - now),
             reason,
             calls.answered / elapsed,
-            session.total_spend().tokens if session is not None else 0,
-            session.total_spend().usd if session is not None else 0.0,
+            spent.tokens,
+            spent.usd,
             work.errors,
             work.error_groups,
             left,

@@ -41,10 +41,17 @@ from ragpipe.store.run_tables import read_columns, read_json
 
 
 def write_reports(
-    iteration_folder: Path, *, target: Path, settings: ReportSettings, console: Console, shown_folder: str = ""
+    iteration_folder: Path,
+    *,
+    target: Path,
+    settings: ReportSettings,
+    console: Console,
+    shown_folder: str = "",
+    notice: Sequence[str] = (),
 ) -> list[Path]:
     """Write the reports of `settings.formats` into the run folder `target` and print the results for the format `terminal`,
-    with the folder named as in `shown_folder`. Returns their paths.
+    with the folder named as in `shown_folder`. Returns their paths. The lines of a `notice` say that the run was complete before: of
+    results that were printed then, the verdict alone is printed with them.
 
     They show all iterations together where there are several and `iteration_folder` is the last one's, with its cases; else
     that iteration. JUnit and exports cover all iterations that are scored. Files that were written from the same sources
@@ -56,7 +63,12 @@ def write_reports(
     shown["pages"] = [page.path for page in pages_of(run.root)]
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
-    if written is not None and not prints:
+    if written is not None and prints and notice:
+        page = _page(run, written, shown_folder or str(target))
+        notice = [f"{notice[0]}: {read_json(run.verdict)['sentence']} run {run_id_of(run)}, report: {page}", *notice[1:]]
+    for line in notice:
+        console.say(line)
+    if written is not None and (notice or not prints):
         return written
     if written is not None:
         settings = settings.model_copy(update={"formats": ["terminal"]})

@@ -296,7 +296,7 @@ class ProgressState:
         waiting_until: until when a server's limits hold the waiting calls back; None where none waits.
         waiting_for: why, in a word or two (`429`, `no answer`, `rpm`, `overload`); empty where none waits.
         rate_per_second: answered requests per second since `started_at`.
-        tokens: tokens of all answers.
+        tokens: tokens of all answers that the run has paid for, also in earlier starts.
         usd: their price in US dollars; None where one is not known.
         errors: cases with an error.
         error_groups: errors by kind; a case can have several.

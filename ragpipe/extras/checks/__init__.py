@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 ENTRIES = {"task": {name: f"ragpipe.extras.checks.{name}" for name in ("drift", "judge_audit", "selftest", "spot_check")}}
-HELP = """\
-  python -m ragpipe task=spot_check run=my judge=llm       some of its cases by a second judge: do they disagree?
-  python -m ragpipe task=judge_audit run=my judge=llm      is the judge led by what it reads? attacks, probes for bias
-  python -m ragpipe task=selftest run=my                   would metrics and judge notice? cases changed in known ways
-  python -m ragpipe task=drift judge=llm judge.model=...   does the judge still give the verdicts that it gave?
-"""
-"""The lines of `--help`."""
+HELP = {
+    "trust the judge": {
+        "spot_check": "some cases of RUN by a second judge: do they disagree?",
+        "judge_audit": "is the judge led by what it reads? attacks, probes for bias",
+        "selftest": "would metrics and judge notice? cases changed in known ways",
+        "drift": "does the judge still give the verdicts that it gave?",
+    }
+}
+"""What `--help` says."""

@@ -6,7 +6,5 @@ ENTRIES = {
     "file_system": {"*": "ragpipe.extras.objects.remote_files"},
     "task": {name: f"ragpipe.extras.objects.{name}" for name in ("fetch", "publish")},
 }
-HELP = """\
-  python -m ragpipe task=publish run=RUN publish=ADDRESS   a finished run to an object store; back: task=fetch run=ADDRESS
-"""
-"""The lines of `--help`."""
+HELP = {"share": {"publish, fetch": "RUN to an object store, and back"}}
+"""What `--help` says."""

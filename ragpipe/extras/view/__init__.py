@@ -12,7 +12,5 @@ Nothing here writes into the output folder.
 from __future__ import annotations
 
 ENTRIES = {"task": {"view": "ragpipe.extras.view.view_server"}, "export": {"site": "ragpipe.extras.view.site:export_site"}}
-HELP = """\
-  python -m ragpipe task=view                              a local page over all runs; as a folder: task=export 'formats=[site]'
-"""
-"""The lines of `--help`."""
+HELP = {"understand": {"view": "a local page over all runs"}}
+"""What `--help` says."""

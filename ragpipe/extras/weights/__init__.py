@@ -3,7 +3,5 @@
 from __future__ import annotations
 
 ENTRIES = {"task": {"weights": "ragpipe.extras.weights.weights"}}
-HELP = """\
-  python -m ragpipe task=weights run=my                    what the weights of the overall score decide
-"""
-"""The lines of `--help`."""
+HELP = {"understand": {"weights": "what the weights of the overall score decide"}}
+"""What `--help` says."""

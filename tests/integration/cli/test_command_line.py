@@ -80,6 +80,15 @@ def test_the_help_of_a_task_says_what_it_does_and_names_its_keys(here: Path, tas
     assert own <= set(re.findall(r"^  (\w+):", out, re.MULTILINE))
 
 
+def test_the_help_is_one_screen_and_names_every_task(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    named = {name for line in lines if line.startswith("  ") for name in re.split(r", |\s+", line[19:33].strip())}
+    assert set(registry.own_names("task")) <= named
+
+
 @pytest.mark.parametrize("words", [["-V"], ["--version"], ["--version", "+experiment=quickstart"]])
 def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0

@@ -2,7 +2,6 @@
 
 import io
 import threading
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -43,41 +42,45 @@ def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False
     ("width", "expected"),
     [
         (20, "12/40 | 1:20 left"),
-        (45, "judging 12/40 cases | 1:20 left | waits 12 s"),
-        (60, "judging 12/40 cases | 1:20 left | $0.1234 | waits 12 s (429)"),
-        (80, "judging 12/40 cases | 1:20 left | $0.1234 | waits 12 s (429) | 4.5/s | 1 error"),
-        (100, "judging 12/40 cases | 1:20 left | $0.1234 | waits 12 s (429) | 96 sent, 90 answered | 1 error"),
+        (45, "judging █░░░░ 12/40 | 1:20 left | $0.1234"),
+        (60, "judging ██░░░░░ 12/40 | 1:20 left | $0.1234 | 1 error"),
+        (80, "judging ███░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1)"),
+        (100, "judging ███░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429)"),
         (
-            160,
-            "judging 12/40 cases | 1:20 left | $0.1234 | waits 12 s (429) | 96 sent, 90 answered, 2 without a reply | 4 in flight | 4.5/s | "
-            "12,345 tokens | 1 error",
+            140,
+            "judging █████░░░░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429) | 96 sent, 90 answered | "
+            "4 in flight",
+        ),
+        (
+            200,
+            "judging ███████░░░░░░░░░░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429) | 96 sent, 90 "
+            "answered, 2 without a reply | 4 in flight | 4.5/s | 12,345 tokens",
         ),
     ],
 )
-def test_a_busy_line_at_every_width(width: int, expected: str) -> None:
-    assert line(width, **BUSY) == expected
+def test_what_does_not_fit_falls_away_from_the_end(width: int, expected: str) -> None:
+    assert line(width, **BUSY, error_groups={"refused": 1}) == expected
 
 
-def test_the_money_of_a_resumed_run_is_said_to_be_of_this_start() -> None:
-    resumed = replace(state(**BUSY), cases=CaseCounts(40, 12, resumed=8))
-    assert "| $0.1234 of this start |" in progress_line(resumed, label="judging", elapsed=20.0, now=NOW)
+def test_a_screen_without_blocks_has_a_bar_too() -> None:
+    assert progress_line(state(10), label="judging", elapsed=1, width=80, blocks="#-").startswith("judging ##-------- 10/40 cases")
 
 
 def test_the_end_has_the_duration_and_nothing_under_way() -> None:
     """What is in flight or waits at the end of an interrupted run is no news: it was given up."""
     whole = {**BUSY, "calls": CallCounts(sent=120, answered=120), "seconds_left": 0.0, "done": 40}
     assert line(elapsed=62.4, is_ended=True, **whole) == (
-        "judging 40/40 cases | 1:02 | $0.1234 | 120 sent, 120 answered | 4.5/s | 12,345 tokens | 1 error"
+        "judging 40/40 cases | 1:02 | $0.1234 | 1 error | 120 sent, 120 answered | 4.5/s | 12,345 tokens"
     )
     assert line(elapsed=24.0, is_ended=True, **BUSY) == (
-        "judging 12/40 cases | stopped after 0:24 | $0.1234 | 96 sent, 90 answered, 2 without a reply | 4.5/s | 12,345 tokens | 1 error"
+        "judging 12/40 cases | stopped after 0:24 | $0.1234 | 1 error | 96 sent, 90 answered, 2 without a reply | 4.5/s | 12,345 tokens"
     )
 
 
 def test_errors_are_said_by_kind_where_there_is_room() -> None:
     kinds = {"errors": 4, "error_groups": {"deadline": 1, "refused": 3, "budget": 1, "cut_short": 1}}
     assert line(**kinds) == "judging 12/40 cases | estimating | 4 errors (refused 3, budget 1, cut_short 1)"
-    assert line(width=60, **kinds) == "judging 12/40 cases | estimating | 4 errors"
+    assert line(width=60, **kinds) == "judging ██░░░░░ 12/40 | estimating | 4 errors"
 
 
 def test_an_unknown_price_is_said_and_embedded_texts_are_counted() -> None:
@@ -126,7 +129,7 @@ def test_a_terminal_has_the_line_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     out = Terminal()
     with Progress(SafeStream(out), lambda: state(0, seconds_left=3725.0)) as shown:
         assert shown.live is not None
-        assert "judging 0/40 cases | 1:02:05 left | 0 errors" in out.getvalue()
+        assert "judging ░░░░░ 0/40 | 1:02:05 left | 0 errors" in out.getvalue()
 
 
 @pytest.mark.usefixtures("no_thread")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ragpipe.core.usage import Usage
 from ragpipe.judge.attempts import AttemptRunner, ServerState, Tally
 from ragpipe.judge.client import AttemptError
 from ragpipe.judge.limits import RateLimiter
@@ -22,6 +23,11 @@ def test_the_time_left(done: int, resumed: int, total: int, expected: float | No
     times = iter((0.0, 8.0))
     state = WorkMeter("judging", total, lambda: WorkDone(done, resumed), clock=lambda: next(times)).state()
     assert state.seconds_left == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_money_is_that_of_all_starts_of_the_run() -> None:
+    state = WorkMeter("judging", 10, lambda: WorkDone(4, 3), spent_before=Usage(tokens_in=7, tokens_out=3, usd_known=0.25)).state()
+    assert (state.usd, state.tokens) == (0.25, 10)
 
 
 class Limits:
