@@ -1,22 +1,28 @@
-"""The comparison of the jobs of a sweep: a line per job when it ends, a table on the terminal, and the page `comparison.md`."""
+"""The comparison of the jobs of a sweep: a line per job when it ends, a table on the terminal, and the pages `comparison.md` and `.html`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from ragpipe.comparison.run_differences import refused_parts
 from ragpipe.core.usage import Usage
+from ragpipe.report.charts import Marks, MeanRow, mean_table
 from ragpipe.report.job_comparison import Job, OtherJudging, job_labels
-from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import (
     EVERYWHERE,
-    MARKDOWN,
+    PAGES,
     TERMINAL,
     Cell,
+    Chart,
     Note,
+    PageLink,
+    Report,
+    RunVerdict,
     ScoreCell,
     Section,
     Table,
@@ -30,15 +36,16 @@ from ragpipe.score.normalisation import OVERALL
 
 _Row = Mapping[str, Any]
 _ONE_WAY: Mapping[int, OtherJudging] = {}
+_LINKED = 8  # jobs whose reports the page leads to in its head
 _ROWS = 16  # rows of the table; where jobs and methods are more, all methods together
 _NO_CALL = "no call"
-_STANDINGS = (
-    "best: question by question, every other job is worse than it by a paired difference whose interval excludes 0 and whose p-value "
+_STANDINGS = {
+    "best": "best: question by question, every other job is worse than it by a paired difference whose interval excludes 0 and whose p-value "
     "stands for all pairs of jobs; and no job with a coverage under the floor may be as good.",
-    "not separable: its paired difference from the highest mean is too small or too uncertain to be told from none.",
-    "equal: all jobs, or all that were judged in the same way, have the same figures.",
-    "All figures of all scores are in comparison.parquet in the same folder.",
-)
+    "not_separable": "not separable: its paired difference from the highest mean is too small or too uncertain to be told from none.",
+    "equal": "equal: all jobs, or all that were judged in the same way, have the same figures.",
+}
+_ALL = "All figures of all scores are in comparison.parquet in the same folder."
 _PARTS = {
     "judge": "judges",
     "embedder": "embedders",
@@ -98,18 +105,18 @@ def sweep_section(jobs: Sequence[Job], rows: Sequence[_Row], judgings: Mapping[i
     names = compared_scores(jobs)
     if not names:
         return None
-    names.sort(key=lambda name: name != OVERALL.name)
+    names = _ordered(names)
     labels = _short_labels(jobs)
     tables = [_score_table(jobs, rows, name, names[1:] if name == names[0] else None, labels) for name in names]
-    more = [f"{plural(len(names) - 1, 'other score')} in comparison.md"] if names[1:] else []
+    more = [f"{plural(len(names) - 1, 'other score')} in comparison.html"] if names[1:] else []
     notes = (*_notes(names, rows, judgings, labels), *(Note(text, shown_in=TERMINAL) for text in more))
     return Section("scores", "", (*tables, *notes))
 
 
-def comparison_markdown(
+def sweep_report(
     jobs: Sequence[Job], rows: Sequence[_Row], words: Sequence[str], judgings: Mapping[int, OtherJudging] = _ONE_WAY
-) -> str:
-    """The page: the jobs and how they ended, then the tables of `sweep_section`."""
+) -> Report:
+    """The pages `comparison.md` and `comparison.html`: which job is best, the tables of `sweep_section`, then the jobs and how they ended."""
     heads = ("job", "overrides", "run", "state", "iterations", "calls", "price", "paid by the run", "reason")
     lines = []
     for job, label in zip(jobs, job_labels(jobs), strict=True):
@@ -117,18 +124,79 @@ def comparison_markdown(
         counts = (_count(row[key]) for key in ("iterations", "calls_used"))
         spent = "-" if row["calls_spent"] is None else plural(row["calls_spent"], "call")
         texts = (Verbatim(" ".join(label)), Verbatim(row["run_id"] or "-"), job.state)
-        lines.append(TableRow((str(job.number), *texts, *counts, _cost(job, jobs), spent, Verbatim(job.reason or "-"))))
-    columns = tuple(TableColumn(head, is_text=head in ("job", "overrides", "run", "state", "reason")) for head in heads)
+        lines.append((str(job.number), *texts, *counts, _cost(job, jobs), spent, Verbatim(job.reason or "-")))
     found = sweep_section(jobs, rows, judgings)
-    reading = tuple(map(Note, _STANDINGS))
-    return render_sections(
-        "Sweep",
-        [
-            Section("jobs", "Jobs", (Note(Verbatim(" ".join(words))), Table(columns, tuple(lines)))),
-            *([Section("scores", "Scores", found.parts)] if found else []),
-            Section("reading", "How to read it", reading),
-        ],
+    reading = (Note(text) for state, text in _STANDINGS.items() if any(row["standing"] == state for row in rows))
+    sections = (
+        Section("scores", "Scores", (*_charts(jobs, rows), *found.parts, *reading, Note(_ALL))) if found else None,
+        Section("jobs", "Jobs", (Note(Verbatim(" ".join(words))), told(Table.of(heads, lines, texts=4)))),
     )
+    links = (PageLink(f"report of job {job.number}", f"../../{job.folder.name}/report.html") for job in jobs if job.folder)
+    return Report("Sweep", "", "", _answer(jobs, rows), (), tuple(filter(None, sections)), pages=tuple(islice(links, _LINKED)))
+
+
+def _answer(jobs: Sequence[Job], rows: Sequence[_Row]) -> RunVerdict:
+    """Which job is best by the score that a reader compares first, over all methods."""
+    names, labels = _ordered(compared_scores(jobs)), _short_labels(jobs)
+    shown = [row for row in rows if names and row["score"] == names[0] and row["method"] is None and row["mean"] is not None]
+    if not shown:
+        return RunVerdict("warn", "", f"none of {plural(len(jobs), 'job')} has a score")
+    by = {state: [row for row in shown if row["standing"] == state] for state in ("best", "not_separable", "behind", "equal")}
+    top = max(shown, key=lambda row: row["to_best"] == 0)
+    figures = f" {top['mean']:.2f} {_bounds(top['interval_low'], top['interval_high'])}".rstrip()
+    highest = (Verbatim(labels[top["job"]]), ": ", Verbatim(names[0]), figures)
+    if len(by["best"]) == 1:
+        return RunVerdict("good", "", ("best of ", plural(len(shown), "job"), ": ", *highest))
+    if len(by["equal"]) == len(shown):
+        return RunVerdict("plain", "", ("what was varied changes nothing in ", Verbatim(names[0]), f":{figures} in each job"))
+    if by["not_separable"]:
+        count = f"{len(by['not_separable']) - 1 if top['standing'] == 'not_separable' else len(by['not_separable'])}"
+        return RunVerdict(
+            "plain", "", ("no job is shown to be best: the highest is ", *highest, f", not separable from {count} more")
+        )
+    if len(shown) == 1:
+        return RunVerdict("plain", "", (f"one of {plural(len(jobs), 'job')} has ", Verbatim(names[0]), ": nothing to rank"))
+    return RunVerdict("plain", "", (plural(len(shown), "job"), " that are not ranked with each other by ", Verbatim(names[0])))
+
+
+def _charts(jobs: Sequence[Job], rows: Sequence[_Row]) -> Iterator[Chart]:
+    """The means of the score that a reader compares first, on its scale."""
+    name, labels = _ordered(compared_scores(jobs))[0], _short_labels(jobs)
+    drawn = [
+        _mean_row(job, row, labels[job.number]) for job, _, row in _rows_by_job(jobs, rows, name) if row["mean"] is not None
+    ]
+    if drawn:
+        yield Chart(Verbatim(name), mean_table(drawn, f"{name}: mean and interval on its scale, by job and method"))
+
+
+def _mean_row(job: Job, row: _Row, label: str) -> MeanRow:
+    scale = job.metrics["declared"][row["score"]] if job.metrics else {}
+    low, high = scale.get("low"), scale.get("high")
+
+    def place(value: float | None) -> float | None:
+        return None if value is None or low is None or high is None else 100 * (value - low) / (high - low)
+
+    limits = tuple(end for end in (place(row["threshold"]),) if end is not None)
+    marks = Marks(place(row["mean"]), place(row["interval_low"]), place(row["interval_high"]), limits)
+    name, remark = f"{label}, {row['method']}" if row["method"] else label, (row["standing"] or "").replace("_", " ")
+    bounds, passed = _bounds(row["interval_low"], row["interval_high"]), percentage(row["pass_rate"])
+    link = f"../../{job.folder.name}/report.html" if job.folder else ""
+    return MeanRow(name, link, decimal(row["mean"], 2), bounds, passed, remark, marks if low is not None else None)
+
+
+def _ordered(names: Sequence[str]) -> list[str]:
+    return sorted(names, key=lambda name: name != OVERALL.name)
+
+
+def told(table: Table) -> Table:
+    """The table without columns that say the same nothing in every row; those that name a row stay."""
+
+    def says(place: int) -> bool:
+        return place < table.key_columns or any(row.cells[place] not in ("", "-", "the same") for row in table.rows)
+
+    kept = [place for place in range(len(table.columns)) if says(place)]
+    rows = (replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=tuple(rows))
 
 
 def _score_table(
@@ -151,23 +219,18 @@ def _score_table(
     for place, other in enumerate(further or (), 3):
         columns.append((TableColumn(other, shown_in=TERMINAL, drop=place), partial(other_mean, other)))
     columns += [
-        (TableColumn("on shared questions", shown_in=MARKDOWN), lambda _, __, row: _on_shared(row)),
+        (TableColumn("on shared questions", shown_in=PAGES), lambda _, __, row: _on_shared(row)),
         (TableColumn("to the best", is_text=True, drop=1), lambda _, __, row: _to_best(row)),
         (TableColumn("standing", is_text=True), lambda _, __, row: (row["standing"] or "").replace("_", " ")),
-        (TableColumn("passed", shown_in=MARKDOWN), lambda _, __, row: percentage(row["pass_rate"])),
-        (TableColumn("coverage", shown_in=MARKDOWN), lambda _, __, row: percentage(row["coverage"])),
+        (TableColumn("passed", shown_in=PAGES), lambda _, __, row: percentage(row["pass_rate"])),
+        (TableColumn("coverage", shown_in=PAGES), lambda _, __, row: percentage(row["coverage"])),
         (TableColumn("cost", drop=2, shown_in=TERMINAL), lambda job, is_first, _: costs[job.number] if is_first else ""),
     ]
-    absent = {
-        "method": not any(row["method"] for _, _, row in shown),
-        "to the best": not any(row["to_best"] for _, _, row in shown),
-        "standing": len({row["ranked_with"] for _, _, row in shown}) > 1 and not any(row["standing"] for _, _, row in shown),
-        "cost": set(costs.values()) == {_NO_CALL},
-    }
+    absent = {"method": not any(row["method"] for _, _, row in shown), "cost": set(costs.values()) == {_NO_CALL}}
     columns = [(column, cell) for column, cell in columns if not absent.get(str(column.head), False)]
     cells = (TableRow(tuple(cell(*place) for _, cell in columns)) for place in shown)
-    where = MARKDOWN if further is None else EVERYWHERE
-    return Table(tuple(column for column, _ in columns), tuple(cells), key_columns=2 - absent["method"], shown_in=where)
+    where = PAGES if further is None else EVERYWHERE
+    return told(Table(tuple(column for column, _ in columns), tuple(cells), key_columns=2 - absent["method"], shown_in=where))
 
 
 def _rows_by_job(jobs: Sequence[Job], rows: Sequence[_Row], name: str) -> list[tuple[Job, bool, _Row]]:

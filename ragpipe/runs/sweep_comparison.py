@@ -17,10 +17,11 @@ from ragpipe.core.version import FORMAT
 from ragpipe.report.console import Console, JobConsole
 from ragpipe.report.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, comparison_rows, shared_questions
 from ragpipe.report.model import Report
-from ragpipe.report.sweep_page import comparison_markdown, job_line, sweep_section
+from ragpipe.report.section_page import write_sections
+from ragpipe.report.sweep_page import job_line, sweep_report, sweep_section
 from ragpipe.report.terminal import print_report, print_warnings
 from ragpipe.runs.manifest import checked_manifest
-from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
+from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_folder import SWEEPS, RunFolder, make_folder
 from ragpipe.store.run_tables import read_json
@@ -63,7 +64,7 @@ def ended_line(job: Job, jobs: int, arguments: str, seconds: float) -> str:
 
 
 def compare_jobs(jobs: Sequence[Job], arguments: Sequence[str], console: Console, warnings: Sequence[str] = ()) -> Path | None:
-    """Write `comparison.parquet`, `comparison.md` and `sweep.json`, and print the table and the `warnings` of the jobs. Returns the
+    """Write `comparison.parquet`, `comparison.md`, `comparison.html` and `sweep.json`, and print the table and the `warnings` of the jobs. Returns the
     folder.
 
     `arguments` are those of the whole sweep: the same sweep, started again, has the same folder, and files that would not
@@ -84,14 +85,14 @@ def compare_jobs(jobs: Sequence[Job], arguments: Sequence[str], console: Console
         parquet_writer(file, COMPARISON_SCHEMA, compression="zstd") as writer,
     ):
         writer.write_table(pa.Table.from_pylist(rows, schema=COMPARISON_SCHEMA))
-    write_unless_same(folder / "comparison.md", comparison_markdown(results, rows, arguments, judgings))
+    write_sections(folder / "comparison.md", sweep_report(results, rows, arguments, judgings))
     json_unless_same(folder / "sweep.json", _document(results, arguments, home, folder))
     if section := sweep_section(results, rows, judgings):
         print_report(Report("", "", "", None, (), (section,)), console)
     of_runs = [(warning["kind"], warning["text"]) for job in results if job.metrics for warning in job.metrics["warnings"]]
     kinds = {text: kind for kind, text in of_runs}
     print_warnings([*((kinds.get(text, text), text) for text in warnings), *of_runs], console, "")
-    console.say(f"comparison: {folder / 'comparison.md'}")
+    console.say(f"comparison: {folder / 'comparison.html'}")
     return folder
 
 

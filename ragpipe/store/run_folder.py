@@ -7,8 +7,8 @@ outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluati
   iteration-1/  .progress.json  journal.jsonl  records.parquet  scores.parquet  judge_inputs.parquet
                 metrics.json  low_scores.json  cost.json
   final/        metrics.json  cost.json      over all iterations
-outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  sweep.json
-outputs/<name>/history/             history.parquet  history.csv  history.md  history.prom
+outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  comparison.html  sweep.json
+outputs/<name>/history/             history.parquet  history.csv  history.md  history.html  history.prom
 outputs/<name>/comparisons/<id>/    verdict.json  comparison.json  comparison.parquet  comparison.md  comparison.junit.xml
                                     compare.html  compare.data/
 """

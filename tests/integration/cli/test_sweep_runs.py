@@ -82,7 +82,7 @@ def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(here: Path,
         for row in found:
             own = json.loads((folder / "../.." / row["run_id"] / "final/metrics.json").read_text())
             assert row["mean"] == own["overall"]["scores"]["faithfulness"]["mean"]
-        assert f"comparison: {here}/out/torture/sweeps/{folder.name}/comparison.md" in capfd.readouterr().out
+        assert f"comparison: {here}/out/torture/sweeps/{folder.name}/comparison.html" in capfd.readouterr().out
         before = state(here / "out")
         assert main(words(here, server.url, WEIGHTS)) == 0
         assert state(here / "out") == before, "a finished sweep, started again, rewrites nothing"

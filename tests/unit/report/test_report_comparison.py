@@ -20,8 +20,9 @@ from ragpipe.report.job_comparison import (
     comparison_rows,
     shared_questions,
 )
+from ragpipe.report.markdown import render_answer
 from ragpipe.report.report_data import score_cell
-from ragpipe.report.sweep_page import compared_scores, comparison_markdown, sweep_section
+from ragpipe.report.sweep_page import compared_scores, sweep_report, sweep_section
 from ragpipe.runs.combine_iterations import combine_iterations
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.stats.intervals import estimate_mean
@@ -174,7 +175,7 @@ def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
 def test_words_and_reasons_are_never_markup() -> None:
     bad = "k=<script>alert(1)</script>|`*a*`\x1b[31m"
     jobs = [job(0, "k=0", faithfulness=score((0.9, 0.8, 1.0))), Job(1, (bad,), 6, "not writable", bad)]
-    page = comparison_markdown(jobs, comparison_rows(jobs), [bad])
+    page = render_answer(sweep_report(jobs, comparison_rows(jobs), [bad]))
     outside = re.sub(r"(`+)(?:(?!\1).)+\1", "", page)
     assert "<script" not in outside
     assert "*a*" not in outside
@@ -215,7 +216,7 @@ def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
     said = terminal_of(report_of(sweep_section(jobs, rows, judgings)), 200)
     assert "model=b is not ranked with model=a, the judges differ: judge.model: a -> b" in said
     assert "task=calibrate" in said
-    page = comparison_markdown(jobs, rows, ["judge.model=a,b"], judgings)
+    page = render_answer(sweep_report(jobs, rows, ["judge.model=a,b"], judgings))
     assert "`model=b` is not ranked with `model=a`, the judges differ: `judge.model: a -> b`" in page
     assert not re.search(r"\| (best|behind|not separable) \|", page)
 
@@ -241,7 +242,7 @@ def test_a_composite_is_not_ranked_across_weights_but_its_parts_are() -> None:
     assert [standing[n, "faithfulness"] for n in (0, 1)] == ["best", "behind"]
     assert [standing[n, "overall_score"] for n in (0, 1)] == [None, None]
     assert "overall_score is not ranked across different weights: each job has its own" in terminal_of(report_of(sweep_section(jobs, rows)))
-    assert "`overall_score` is not ranked across different weights" in comparison_markdown(jobs, rows, ["w=0,1"])
+    assert "`overall_score` is not ranked across different weights" in render_answer(sweep_report(jobs, rows, ["w=0,1"]))
 
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
@@ -286,7 +287,7 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     assert rows[1]["to_best_low"] < rows[1]["to_best"] < rows[1]["to_best_high"] < 0
     everything = compared(both, some)
     assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
-    assert "| 20: 1.00 [" in comparison_markdown([both, some], everything, ["k=0,1"])
+    assert "| 20: 1.00 [" in render_answer(sweep_report([both, some], everything, ["k=0,1"]))
 
 
 def shared_score_of(mean: float, low: float | None, high: float | None, **more: Any) -> dict[str, Any]:
