@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ragpipe.comparison.headline import comparison_verdict, headline_scores, shares_of_parts
 from ragpipe.comparison.index_differences import index_differences
+from ragpipe.comparison.preference import preference_document, strengths
 from ragpipe.comparison.run_differences import MUST_MATCH, ChangedKey, drift_differences, refused_parts, setting_differences
 from ragpipe.comparison.score_differences import (
     OPERATIONS,
@@ -67,8 +68,10 @@ class Comparison:
     scores: Sequence[PairedScore]
 
 
-def compare_sides(base: Side, candidates: Sequence[Side], settings: CompareSettings) -> list[Comparison]:
-    """Compare each candidate with the base.
+def compare_sides(
+    base: Side, candidates: Sequence[Side], settings: CompareSettings, preferences: Sequence[Side | None] = ()
+) -> list[Comparison]:
+    """Compare each candidate with the base. `preferences` are the runs in which a judge chose between their answers, as far as there are.
 
     Raises ConfigError where a candidate differs in what is not accepted, and for a smallest effect of a score that no side has.
     """
@@ -90,7 +93,9 @@ def compare_sides(base: Side, candidates: Sequence[Side], settings: CompareSetti
     comparisons = []
     for number, (candidate, own, of_own) in enumerate(zip(candidates, measured, of_modes, strict=True)):
         found = _mode_documents(modes[0], modes[number + 1], of_own, _beside(of_own, of_modes))
-        comparisons.append(_comparison(number, base, candidate, own, _beside(own, measured), found))
+        asked = preferences[number] if preferences else None
+        chosen = None if asked is None else preference_document(asked, base, candidate, own.pairs, settings.level)
+        comparisons.append(_comparison(number, base, candidate, own, _beside(own, measured), found, chosen))
     return comparisons
 
 
@@ -100,8 +105,10 @@ def comparison_document(
     candidates: Sequence[Side],
     comparisons: Sequence[Comparison],
     settings: CompareSettings,
+    preferences: Sequence[tuple[Side, Side, Side, Pairs]] = (),
 ) -> dict[str, Any]:
-    """`comparison.json`, from what `compare_sides` says of the candidates; `kind` is what the sides are."""
+    """`comparison.json`, from what `compare_sides` says of the candidates; `kind` is what the sides are, `preferences` the pairs of sides
+    that a judge was asked about, as `strengths` takes them."""
     headline = dict.fromkeys(
         name for item in comparisons for name, score in item.document["scores"].items() if score["headline"]
     )
@@ -110,8 +117,9 @@ def comparison_document(
         "kind": kind,
         "base": base.document(),
         "candidates": [candidate.document() for candidate in candidates],
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json", exclude={"preference"}),
         "headline": list(headline),
+        **({"strengths": found} if (found := strengths(preferences, [base, *candidates], settings.level)) else {}),
         "comparisons": [item.document for item in comparisons],
     }
 
@@ -204,8 +212,9 @@ def _comparison(
     measured: _Measured,
     beside: Sequence[float | None],
     modes: Mapping[str, Mapping[str, Any]],
+    preference: Mapping[str, Any] | None,
 ) -> Comparison:
-    """`beside`: the p-values of the other candidates; `modes`: what is said of the failure modes."""
+    """`beside`: the p-values of the other candidates; `modes`: what is said of the failure modes; `preference`: what a judge chose."""
     differences, settings, pairs = measured.differences, measured.settings, measured.pairs
     scores, headline = measured.scores, measured.headline
     documents = _score_documents(base, candidate, measured, beside)
@@ -234,7 +243,7 @@ def _comparison(
         "only_base_scores": [name for name in base.declared if name not in candidate.declared],
         "only_candidate_scores": [name for name in candidate.declared if name not in base.declared],
         "other_scale": _other_scales(base, candidate),
-        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ()), modes),
+        "verdict": comparison_verdict(documents, operations, slices, refused_parts(differences, ()), modes, preference),
         "scores": documents,
         "slices": slices,
         "failure_modes": modes,
@@ -242,6 +251,7 @@ def _comparison(
         "index": index_differences(base, candidate, pairs, scores),
         "versions": version_changes(base, candidate, pairs, chosen),
         "flips": _flips(scores, pairs),
+        **({"preference": preference} if preference else {}),
     }
     return Comparison(document, pairs, scores)
 

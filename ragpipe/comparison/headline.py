@@ -60,18 +60,21 @@ def comparison_verdict(
     slices: Sequence[Mapping[str, Any]] = (),
     accepted: Sequence[str] = (),
     modes: Mapping[str, Mapping[str, Any]] = NO_MODES,
+    preference: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """`verdict` of a comparison: the state of the first headline score, and a sentence with the `reasons` that it is made of, each a
     code and its words.
 
     First what the sides differ in although they should not (`accepted`), and what leaves cases out; then the verdict, a slice that
     fell where the score itself is not worse, and what else got worse or better. A failure mode that became more frequent is named
-    where no headline score is worse, one that became rarer where none is better. In `scores` the overall one is first.
+    where no headline score is worse, one that became rarer where none is better. What a judge chose between the answers follows the
+    score. In `scores` the overall one is first.
     """
     headline = {name: score for name, score in scores.items() if score["headline"]}
     name = OVERALL.name if OVERALL.name in headline else next(iter(headline), None)
     if name is None:
-        return verdict_document("inconclusive", [("no_score", "inconclusive: the sides share no score")])
+        none = [("no_score", "inconclusive: the sides share no score")]
+        return verdict_document("inconclusive", none + ([preference_reason(preference, "")] if preference else []))
     score, state = headline[name], headline[name]["state"]
     fallen = [row for row in slices if row["score"] == name and row["state"] == "worse"] if state != "worse" else []
     figures = _figures({**score, "n_needed": None} if fallen else score)
@@ -80,6 +83,8 @@ def comparison_verdict(
         verb = "differ" if len(accepted) > 1 else "differs"
         reasons.append(("other_conditions", f"not by the answers alone: {' and '.join(accepted)} {verb}"))
     reasons += with_reservations((state, f"{state}: {name} {figures}"), score, OTHER_SHARE)
+    if preference:
+        reasons.append(preference_reason(preference, state))
     if fallen:
         reasons.append(("slice_fell", fallen_text(fallen)))
     rest = {**{other: score for other, score in headline.items() if other != name}, **operations}
@@ -111,6 +116,39 @@ def with_reservations(
     first += [("judge_moved", text) for text in equal_texts(score)]
     first += [("states_nothing", text) for text in silent_texts(score, least, sides)]
     return [*first, verdict]
+
+
+_OPPOSITE = {"better": "worse", "worse": "better"}
+_PREFERRED = {
+    "better": "preferred",
+    "worse": "the base is preferred",
+    "same": "neither is preferred",
+    "inconclusive": "preference undecided",
+}
+
+
+def preference_text(found: Mapping[str, Any]) -> str:
+    """`preferred: wins 62 % [54 %, 70 %] of 78 pairs (44/9/25)`; wins, ties and losses in brackets."""
+    counts = f"{found['wins']:,}/{found['ties']:,}/{found['losses']:,}"
+    rate = found["corrected"] or found["win_rate"]
+    labels = f", corrected by {rate['labels']} labels" if "labels" in rate else ""
+    return f"{_PREFERRED[found['state']]}: wins {percent(rate)} of {found['win_rate']['n']:,} pairs ({counts}){labels}"
+
+
+def percent(found: Mapping[str, Any]) -> str:
+    """`62 % [54 %, 70 %]`; `-` where there is no value."""
+    if found["value"] is None:
+        return "-"
+    interval = found["interval"]
+    ends = f" [{interval['low']:.0%}, {interval['high']:.0%}]" if interval else ""
+    return f"{found['value']:.0%}{ends}".replace("%", " %")
+
+
+def preference_reason(found: Mapping[str, Any], state: str) -> tuple[str, str]:
+    """Code and words for the verdict whose scores say `state`; where the two contradict each other, it is said."""
+    if found["state"] == _OPPOSITE.get(state):
+        return "preference_contradicts", f"but a judge asked to choose says the opposite, {preference_text(found)}"
+    return "preference", preference_text(found)
 
 
 def fallen_text(rows: Sequence[Mapping[str, Any]]) -> str:

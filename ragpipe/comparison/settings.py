@@ -46,6 +46,10 @@ class CompareSettings(Settings):
         description="Smallest difference that matters, by score, in the score's own scale. Failure modes, latency_ms and cost_usd too.",
     )
     level: float = Field(default=0.95, gt=0.5, lt=1, description="Confidence level of the intervals and verdicts.")
+    preference: bool = Field(
+        default=False,
+        description="Whether a judge is asked first which of two answers is better, in a run of its own. false: what was asked before counts.",
+    )
 
     def smallest(self, name: str, declared: Mapping[str, Any], means: tuple[float, float]) -> float:
         """The smallest difference of a score that matters, in its own scale, above 0. `means` are those of base and candidate:

@@ -20,7 +20,7 @@ from ragpipe.comparison.headline import headline_scores
 from ragpipe.comparison.run_differences import Alarm, ChangedKey, known_alarms
 from ragpipe.comparison.settings import SMALLEST_RISE
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.sample import OUTPUT_KEY, Chunk, Output, Sample, Turn, answer_digest
+from ragpipe.core.sample import OUTPUT_KEY, Sample, Turn, answer_digest
 from ragpipe.core.score import NO_FACTUAL_CLAIMS
 from ragpipe.core.text import on_one_line
 from ragpipe.score.iterations import cases_of, members, open_records, repeats
@@ -31,6 +31,7 @@ from ragpipe.stats.difference_verdict import DifferenceVerdict, DropVerdict
 from ragpipe.stats.differences import FEWEST_CHANGED, paired_difference
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import batches, read_columns, read_json, schema_of
+from ragpipe.store.table_rows import output_columns, output_from
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -403,6 +404,9 @@ def same_answers(base: Side, candidate: Side, pairs: Pairs) -> Flags:
     return np.array(base.answers[pairs.base] == candidate.answers[pairs.candidate], dtype=np.bool_)
 
 
+_DIGESTED = ("sample_row", "method", "answer", "chunks")
+
+
 def answer_digests(folder: RunFolder) -> Iterator[str]:
     """The answer digests of all outputs of a run, in the order of the data."""
     columns = read_columns(folder.samples, ["id", "question", "history"])
@@ -411,13 +415,10 @@ def answer_digests(folder: RunFolder) -> Iterator[str]:
         Sample(id=name, question=question, history=[Turn(**turn) for turn in from_json(history or "[]")])
         for name, question, history in texts
     ]
-    for batch in batches(folder.outputs, ["sample_row", "method", "answer", "chunks"], size=2048):
+    for batch in batches(folder.outputs, output_columns(folder.outputs, _DIGESTED), size=2048):
         for row in batch.to_pylist():
             sample = samples[row["sample_row"]]
-            chunks = None if row["chunks"] is None else from_json(row["chunks"])
-            listed = None if chunks is None else [Chunk(**chunk) for chunk in chunks]
-            output = Output(sample_id=sample.id, method=row["method"], answer=row["answer"], chunks=listed)
-            yield answer_digest(sample, output)
+            yield answer_digest(sample, output_from({"sample_id": sample.id, **row}))
 
 
 class EqualAnswers:

@@ -194,6 +194,13 @@ class Output(_Noun):
     recorded: dict[str, Recorded] = Field(default_factory=dict)
 
 
+class PairedOutput(Output):
+    """The output of a candidate beside `other_answer`, that of the base for the same sample: the case of a preference. Its chunks are
+    those of both. None: the base gave no answer."""
+
+    other_answer: str | None = None
+
+
 OUTPUT_KEY = ("sample_id", "method", "repeat")
 """The columns that name an output, and within one iteration a case."""
 
@@ -236,6 +243,11 @@ class Case:
     def answer(self) -> str:
         """The answer; the empty text where it is not recorded (`records`)."""
         return self.output.answer or ""
+
+    @property
+    def other_answer(self) -> str | None:
+        """The answer that this one is compared with; None for a case that is no pair, and where there is none."""
+        return self.output.other_answer if isinstance(self.output, PairedOutput) else None
 
     @property
     def contexts(self) -> list[Chunk]:
@@ -344,6 +356,7 @@ def answer_digest(sample: Sample, output: Output) -> str:
 
     Two cases with the same digest look the same to a person who labels them. Names, ranks and scores of chunks, the method,
     the references and every label of the data set are left out. An answer or chunks that are not recorded differ from empty ones.
+    Of a pair the other answer belongs to it.
     """
     return sha256(
         {
@@ -351,5 +364,6 @@ def answer_digest(sample: Sample, output: Output) -> str:
             "history": [[turn.role, turn.text] for turn in sample.history],
             "answer": output.answer,
             "chunks": None if output.chunks is None else [chunk.text for chunk in output.chunks],
+            **({"other_answer": output.other_answer} if isinstance(output, PairedOutput) else {}),
         }
     )

@@ -270,6 +270,13 @@ def rubric_grade(low: float, high: float, integers_only: bool) -> type[RubricGra
     return create_model("RubricGrade", __base__=RubricGrade, __module__=__name__, score=(number, ...))
 
 
+class Preference(Answer):
+    """Which of two answers, shown as A and B, is better."""
+
+    reason: str = ""
+    winner: Literal["A", "B", "tie"]
+
+
 class ChunkVerdict(Answer):
     """Whether chunk number `index` (from 1) helps to answer the question."""
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ragpipe.comparison.comparison import Comparison
+from ragpipe.comparison.preference import preference_lines, strength_lines
 from ragpipe.comparison.side import Side
 from ragpipe.core.sample import OUTPUT_KEY, distinct_references
 from ragpipe.report.case_views import parse_json_cell, shorten_for_page
@@ -270,7 +271,11 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
         "bridge": list(bridge_lines(headline)),
         "index": list(index_lines(item["index"])),
-        "versions": list(version_lines(item["versions"], document["candidates"][number])),
+        "notes": [
+            *(preference_lines(item["preference"]) if "preference" in item else ()),
+            *version_lines(item["versions"], document["candidates"][number]),
+            *(strength_lines(document.get("strengths", ())) if item is document["comparisons"][-1] else ()),
+        ],
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ragpipe.comparison.headline import lost_texts, rate_text, silent_texts, slice_text
+from ragpipe.comparison.preference import preference_lines, strength_lines
 from ragpipe.comparison.score_differences import OPERATIONS
 from ragpipe.comparison.settings import SMALLEST_RISE, SMALLEST_SHARE
 from ragpipe.core.text import escape_markdown, on_one_line
@@ -104,6 +105,8 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
 def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What inconclusive scores need, what differs, what was not compared."""
     side = document["candidates"][comparison["candidate"]]
+    if "preference" in comparison:
+        yield from preference_lines(comparison["preference"])
     yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from bridge_lines(comparison["scores"])
     for name, score in comparison["scores"].items():  # cases without a value on one side, and answers that state nothing
@@ -115,6 +118,8 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     yield from differs_lines(comparison["differs"])
     yield from absent_score_lines(comparison)
     first, *others = document["comparisons"]
+    if comparison is document["comparisons"][-1]:
+        yield from strength_lines(document.get("strengths", ()))
     if others and comparison is others[-1] and (tests := first["decided_together"]) > 1:
         yield f"{whole(tests)} tests of {whole(len(others) + 1)} candidates are decided together (Holm)"
 

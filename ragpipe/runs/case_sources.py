@@ -34,11 +34,12 @@ class CaseSource(ABC):
     """What fills samples.parquet and outputs.parquet of a run.
 
     `name` is that of the data. `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None
-    where they are recorded.
+    where they are recorded. `pair` names the tables of both sides where the cases are pairs.
     """
 
     name: str
     collected_at: str | None = None
+    pair: Mapping[str, Any] | None = None
 
     @property
     @abstractmethod
@@ -205,7 +206,7 @@ class RunSource(CaseSource):
         self._source, self._data = source, manifest["data"]
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name = self._data["name"]
-        self.collected_at = self._data.get("collected_at")
+        self.collected_at, self.pair = self._data.get("collected_at"), self._data.get("pair")
 
     @property
     def digest(self) -> str:

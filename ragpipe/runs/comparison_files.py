@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA, Comparison, compare_sides, compared_cases, comparison_document
 from ragpipe.comparison.run_agreement import agreement, questions
 from ragpipe.comparison.settings import CompareSettings
-from ragpipe.comparison.side import TITLE, Side, opened_side
+from ragpipe.comparison.side import TITLE, Pairs, Side, opened_side, paired_cases
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.usage import Usage
@@ -22,6 +23,7 @@ from ragpipe.report.exports import comparison_junit
 from ragpipe.report.page_file import write_page
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.preference_run import find_preference
 from ragpipe.runs.run_list import check_unmodified
 from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
@@ -58,9 +60,22 @@ def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: Co
             methods: list[str | None] = [*settings.candidate_methods] or [None]
             sides = [opened(base, settings.base_method)]
             sides += [opened(folder, method) for folder in candidates for method in methods]
-        comparisons = compare_sides(sides[0], sides[1:], settings)
-        document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings)
+        found = [find_preference(base, side.folder) for side in sides[1:]]
+        asked = [None if folder is None else opened(folder, None) for folder in found]
+        comparisons = compare_sides(sides[0], sides[1:], settings, asked)
+        known = _asked_pairs(sides, asked, comparisons, settings.kind)
+        document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings, known)
         yield ComparedRuns(document, sides[0], sides[1:], comparisons)
+
+
+def _asked_pairs(
+    sides: Sequence[Side], asked: Sequence[Side | None], comparisons: Sequence[Comparison], kind: str
+) -> list[tuple[Side, Side, Side, Pairs]]:
+    """Which pairs of sides a judge was asked about: of the methods of a run every two, of runs each with the base."""
+    if kind == "methods" and asked and asked[0] is not None:
+        return [(asked[0], *two, paired_cases(*(side.cases for side in two))) for two in combinations(sides, 2)]
+    found = zip(asked, sides[1:], comparisons, strict=True)
+    return [(run, sides[0], side, comparison.pairs) for run, side, comparison in found if run is not None]
 
 
 def write_comparison(compared: ComparedRuns) -> Path:

@@ -317,8 +317,8 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
     }
     if versions := output_versions(spec.folder.outputs):
         data["versions"] = versions
-    if source.collected_at:
-        data["collected_at"] = source.collected_at
+    beside = {"collected_at": source.collected_at, "pair": source.pair}
+    data |= {name: value for name, value in beside.items() if value}
     made_from = spec.made_from or {"run_id": None, "identity": {}}
     manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=made_from["run_id"])
     is_same_judge = made_from["identity"].get("judge_identity") == spec.identity.get("judge_identity")

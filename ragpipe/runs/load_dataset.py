@@ -61,14 +61,15 @@ def _open(path: Path, schema: pa.Schema) -> Iterator[_BlockWriter]:
         table.flush()
 
 
-def load_dataset(records: Iterable[Record], *, samples: Path, outputs: Path) -> list[str]:
-    """Write both tables from a data set that records its outputs, streaming; either both are complete or neither exists.
+def load_dataset(records: Iterable[Record], *, samples: Path, outputs: Path, schema: pa.Schema = OUTPUTS) -> list[str]:
+    """Write both tables from a data set that records its outputs, streaming; either both are complete or neither exists. `schema` is
+    that of the outputs.
 
     Returns the methods in the order of their first output. Raises DataError when a record has no output.
     """
     known: dict[bytes, bytes] = {}  # a sample's row, and its bytes
     methods: dict[str, None] = {}
-    with _open(samples, SAMPLES) as sample_table, _open(outputs, OUTPUTS) as output_table:
+    with _open(samples, SAMPLES) as sample_table, _open(outputs, schema) as output_table:
         for record in records:
             if record.output is None:
                 raise _no_output(record)

@@ -23,8 +23,17 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from ragpipe.core.sample import OUTPUT_KEY, Output, Sample
-from ragpipe.store.run_tables import BATCH, batches_at, group_starts, is_json, open_parquet_file, reading_table, run_file_error
+from ragpipe.core.sample import OUTPUT_KEY, Output, PairedOutput, Sample
+from ragpipe.store.run_tables import (
+    BATCH,
+    batches_at,
+    group_starts,
+    is_json,
+    open_parquet_file,
+    reading_table,
+    run_file_error,
+    schema_of,
+)
 
 TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
 
@@ -82,6 +91,9 @@ OUTPUTS = _schema(
     ("recorded", TEXT, "JSON object name -> what people or other judges said: a verdict, or a list or object of them"),
 )
 
+PAIRS = OUTPUTS.append(pa.field("other_answer", TEXT, metadata={"description": "the answer of the base; null = it gave none"}))
+"""Of `outputs.parquet` of a preference run, whose outputs are those of the candidate."""
+
 SCORES = _schema(
     *_IDENTITY,
     ("metric", TEXT, "the metric's name in the config"),
@@ -136,7 +148,7 @@ INDEX = _schema(
     ("tokens", WHOLE, "tokens of these chunks; null = not in the manifest"),
 )
 
-_SAMPLE_READER, _OUTPUT_READER = TypeAdapter(Sample), TypeAdapter(Output)
+_SAMPLE_READER, _OUTPUT_READER, _PAIR_READER = TypeAdapter(Sample), TypeAdapter(Output), TypeAdapter(PairedOutput)
 _OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
 _CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
 
@@ -149,12 +161,16 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 def output_row(output: Output, sample_row: int) -> dict[str, Any]:
     """An output as a row of `outputs.parquet`."""
     cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
+    if isinstance(output, PairedOutput):
+        cells["other_answer"] = output.other_answer
     return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
 
 
 def filled_columns(table: pa.Table) -> pa.Table:
-    """The columns that hold anything: most data sets leave the others empty, and rows without them are read in half the time."""
-    return table.select([f.name for f in table.schema if table[f.name].null_count < table.num_rows])
+    """The columns that hold anything: most data sets leave the others empty, and rows without them are read in half the time. The other
+    answers of pairs stay all the same."""
+    names = [f.name for f in table.schema if table[f.name].null_count < table.num_rows or f.name == "other_answer"]
+    return table.select(names)
 
 
 def sample_json(row: dict[str, Any]) -> bytes:
@@ -168,8 +184,15 @@ def sample_from(text: bytes) -> Sample:
 
 
 def output_from(row: dict[str, Any]) -> Output:
-    """A row of `outputs.parquet` as an output; a column that is left out is null. Raises ValueError for a damaged one."""
-    return _OUTPUT_READER.validate_json(_json(row, OUTPUTS, leave_out="sample_row"))
+    """A row of `outputs.parquet` as an output; a column that is left out is null. Raises ValueError for a damaged one. With a column
+    `other_answer` it is one of a pair."""
+    reader = _PAIR_READER if "other_answer" in row else _OUTPUT_READER
+    return reader.validate_json(_json(row, OUTPUTS, leave_out="sample_row"))
+
+
+def output_columns(outputs: Path, names: Sequence[str] = OUTPUTS.names) -> list[str]:
+    """These columns of a table of outputs, and the other answers where it is of pairs. Raises DataError."""
+    return [*names, *(name for name in PAIRS.names[len(OUTPUTS.names) :] if name in schema_of(outputs).names)]
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:

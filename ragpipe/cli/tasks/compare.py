@@ -18,7 +18,9 @@ from ragpipe.report.styled_text import plural, wrapped
 from ragpipe.report.terminal import print_table
 from ragpipe.runs.comparison_files import ComparedRuns, compared_runs, write_comparison
 from ragpipe.runs.finished_run import task_settings
+from ragpipe.runs.preference_run import ask_for_preference, open_preference
 from ragpipe.runs.run_list import EXPECTED, run_of_task
+from ragpipe.runs.spec import RunSpec
 from ragpipe.store.run_folder import RunFolder
 
 _TITLE = "task=compare cannot start"
@@ -39,11 +41,12 @@ class CompareTaskSettings(Settings):
 
 @dataclass(frozen=True)
 class CompareTask:
-    """The runs to compare and how."""
+    """The runs to compare and how; `preferences` are the runs in which a judge is asked first."""
 
     base: RunFolder
     candidates: Sequence[RunFolder]
     settings: CompareSettings
+    preferences: Sequence[RunSpec] = ()
 
 
 Keys = CompareTaskSettings
@@ -69,10 +72,13 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
         return run_of_task(word, plain, origins, key=key)
 
     if settings.compare.kind == "methods":
-        return CompareTask(folder("run", str(settings.run)), (), settings.compare)
-    words = [settings.candidate] if isinstance(settings.candidate, str) else settings.candidate or []
-    candidates = [folder("candidate", word) for word in words]
-    return CompareTask(folder("base", str(settings.base)), candidates, settings.compare)
+        base, candidates = folder("run", str(settings.run)), []
+    else:
+        words = [settings.candidate] if isinstance(settings.candidate, str) else settings.candidate or []
+        base, candidates = folder("base", str(settings.base)), [folder("candidate", word) for word in words]
+    asked = (candidates or [base]) if settings.compare.preference else []
+    preferences = [open_preference(plain, origins, base, other, settings.compare) for other in asked]
+    return CompareTask(base, candidates, settings.compare, preferences)
 
 
 def _missing(key: str, kind: str) -> Problem:
@@ -81,12 +87,19 @@ def _missing(key: str, kind: str) -> Problem:
 
 
 def run(task: CompareTask, console: Console) -> int:
-    """Compare, print verdict, headline scores and flips, and write the files. Returns 0, whatever the verdict.
+    """Compare, print verdict, headline scores and flips, and write the files; before that, where a preference is wanted, ask for it.
+    Returns 0, whatever the verdict, or 4 where judgements of the preference failed beyond the coverage floor.
 
     Raises ConfigError for runs that differ in what is not accepted, DataError for what cannot be read, OutputError.
     """
+    codes = [0]
+    if task.preferences:
+        with compared_runs(task.base, task.candidates, task.settings):
+            pass  # refuses what cannot be compared before anything is spent
+    for spec in task.preferences:
+        codes.append(ask_for_preference(spec, console))
     compare_task(task, console)
-    return 0
+    return max(codes)
 
 
 def compare_task(task: CompareTask, console: Console) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class ChangedCases(RunSource):
         needs: str = "",
     ):
         super().__init__(finished.folder, finished.manifest)
-        data = finished.manifest["data"]
+        data, self.pair = finished.manifest["data"], None
         self.name = f"{data['name']}, {word}"
         self._pool_size, self._make, self._needs = pool, make, needs
         self._digest = sha256([task, data.get("frozen") or data["tables"], *recipe, SEED])
