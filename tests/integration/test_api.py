@@ -76,16 +76,6 @@ CONFIG = {"dataset": "demo", "dataset.limit": 4, "metrics": ["faithfulness", "re
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_a_mapping_and_words_say_the_same(here: Path) -> None:
-    by_words, by_mapping = ragpipe.run(WORDS, quiet=True), ragpipe.run(CONFIG, quiet=True)
-    mixed = ragpipe.run(["dataset=demo", {**CONFIG, "dataset.limit": 9}, "dataset.limit=4"], quiet=True)
-    assert by_words.path == by_mapping.path == mixed.path
-    quickstart = ragpipe.run({"experiment": "quickstart", "dataset": {"limit": 2}}, quiet=True)
-    assert quickstart.path.parent.name == "quickstart"
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
 def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ragpipe.run(CONFIG, quiet=True)
     ragpipe.plan(CONFIG, quiet=True)

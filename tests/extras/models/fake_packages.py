@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -109,6 +108,3 @@ def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
 
 def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detector_settings, "find_spec", lambda name: None)
-
-
-IS_INSTALLED = find_spec("torch") is not None

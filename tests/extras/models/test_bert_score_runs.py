@@ -1,7 +1,6 @@
 """Whole runs with BERTScore: pairs are compared once, and a run folder alone says the same again."""
 
 import json
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,28 +13,6 @@ from tests.support.minilm import needs_files
 
 __all__ = ["here"]  # a fixture
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.thorough
-@needs_files
-def test_matches_travel_with_the_run(here, monkeypatch):
-    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[bert_score]",
-             "metrics.bert_score.encoder.layer=1", "metrics.bert_score.baseline=0.1"]  # fmt: skip
-    assert main(words) == 0
-    run = (here / "outputs" / "run" / "latest").resolve()
-    assert values(run, "bert_score_f1")["the same"] == 100.0
-    cost = json.loads((run / "iteration-1" / "cost.json").read_text(encoding="utf-8"))
-    assert cost["used"]["calls"] == cost["used"]["calls_computed"] == 3  # pairs
-    shutil.copytree(run, here / "elsewhere" / "run")
-    shutil.rmtree(here / "outputs")
-    (here / "d.jsonl").unlink()
-    uninstall(monkeypatch)  # the folder alone is enough: no store, no data, no model
-    assert main(["task=verify", "run=elsewhere/run"]) == 0
-    assert main(["task=rescore", "run=elsewhere/run", "metrics.bert_score.baseline=0.2"]) == 0
-    (rescored,) = (p for p in (here / "elsewhere").iterdir() if p.name != "run" and p.is_dir() and not p.is_symlink())
-    raw = values(rescored, "bert_score_f1_raw")
-    assert raw == values(here / "elsewhere" / "run", "bert_score_f1_raw")
-    assert values(rescored, "bert_score_f1")["near"] == pytest.approx(100 * (raw["near"] / 100 - 0.2) / 0.8, abs=1e-9)
 
 
 @pytest.mark.thorough

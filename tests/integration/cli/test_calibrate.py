@@ -63,7 +63,7 @@ def cases_of(run: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = "faithfulness") -> None:
+def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = "faithfulness", **settings: Any) -> None:
     """A draw of these rows with their labels, as an import leaves it."""
     folder = run / "labels" / name
     folder.mkdir(parents=True)
@@ -71,7 +71,7 @@ def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = 
         folder,
         Draw(
             draw_id=name, run_id=run.name, metric=score, score=score, question="Is it faithful?", grades=[], low=0.0,
-            high=1.0, seed=0, cases=100, strata=[], settings={},
+            high=1.0, seed=0, cases=100, strata=[], settings=settings,
         ),
     )  # fmt: skip
     blank = {"annotator": "a", "grade": None, "note": None, "at": None, **AT_RANDOM}

@@ -167,6 +167,32 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Pat
     assert (code, read(again / "gates.json")["gates"][0]["verdict"]) == (0, "passed")
 
 
+def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_path: Path) -> None:
+    """Half of 80 labels are of the random part: agreement goes by these, the mean of all cases and of one method by all labels."""
+    run, rng = Path(shutil.copytree(demo, tmp_path / demo.name)), random.Random(3)
+    parts = ["random"] * 40 + ["stratified"] * 40
+    drawn = [{**case, "part": part, "stratum": case["method"]} for case, part in zip(rng.sample(cases_of(run), 80), parts, strict=True)]
+    label(run, "d", [{**case, "label": 0.0 if rng.random() < 0.5 else case["value"]} for case in drawn], draw="by_method")
+    assert main(["task=calibrate", f"run={run}"]) == 0
+    calibration = run / "calibration/calibration.json"
+    score = read(calibration)["scores"]["faithfulness"]
+    assert score["statistics"]["agreement"]["n"] == 40
+    gate = "+scoring.gates.%s={score: faithfulness, min: 0.1%s}"
+    words = [gate % ("everything", ""), gate % ("one", ", where: {method: baseline}"), f"scoring.calibration={calibration}"]
+    _, made = rescored(run, *words)
+    labels = {(x["sample_id"], x["method"]): x["label"] for x in score["labels"]}
+    rows = [row for row in pq.read_table(made / "iteration-1/records.parquet").to_pylist() if row["faithfulness"] is not None]
+    gates = {gate["name"]: gate for gate in read(made / "gates.json")["gates"]}
+    for name, kept in (("everything", rows), ("one", [row for row in rows if row["method"] == "baseline"])):
+        columns = {column: np.unique([row[column] for row in kept], return_inverse=True)[1] for column in ("sample_id", "method")}
+        known = np.array([labels.get((row["sample_id"], row["method"]), np.nan) for row in kept])
+        values = np.array([row["faithfulness"] for row in kept])
+        expected = corrected_mean(values, known, columns["sample_id"], strata=columns["method"], low=0.0, high=1.0)
+        assert gates[name]["value"] == pytest.approx(expected.value)
+        assert gates[name]["corrected"]["labels"] == expected.labels
+        assert gates[name]["interval"]["low"] == pytest.approx(expected.interval.low)
+
+
 def test_labels_of_other_answers_correct_nothing(demo: Path, tmp_path: Path) -> None:
     run, calibration = calibrated(demo, tmp_path)
     document = read(calibration)

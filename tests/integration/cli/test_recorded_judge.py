@@ -160,39 +160,3 @@ def test_it_says_that_it_is_a_recording(folder: Path) -> None:
         text = (folder / page).read_text(encoding="utf-8")
         assert "recorded on 2026-11-22 from a large language model" in text
         assert re.search("the judge is not calibrated against human labels", text, re.IGNORECASE)
-
-
-TEA = "Tea is grown in Assam and in Ceylon."
-COAL = "Coal is mined in Wales."
-
-
-@pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.chdir(tmp_path)
-    rows = [
-        {"id": "several", "question": "What is grown?", "answer": TEA, "contexts": [TEA, "Bees make honey."], "references": [COAL, TEA]},
-        {"id": "single", "question": "What is grown?", "answer": TEA, "contexts": [TEA], "reference": TEA},
-    ]  # fmt: skip
-    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[context_recall,context_precision]"]
-
-
-def scores(case: str) -> dict[str, dict[str, object]]:
-    folder = Path("outputs/run/latest/iteration-1/scores.parquet")
-    found = {row["score_name"]: row for row in pq.read_table(folder).to_pylist() if row["sample_id"] == case}
-    return {name: {**row, "details": json.loads(row["details"] or "{}")} for name, row in found.items()}
-
-
-@pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(("rule", "recall", "precision"), [
-    ("any", 100, 50),
-    ("first", 0, 0),
-    ("all", 50, 25),  # one of two statements; the mean of 0 and 50
-])  # fmt: skip
-def test_the_data_set_says_which_reference_counts(words, rule, recall, precision):
-    assert main([*words, f"dataset.references={rule}"]) == 0
-    several, single = scores("several"), scores("single")
-    assert (several["context_recall"]["value"], several["context_precision"]["value"]) == (recall, precision)
-    assert (single["context_recall"]["value"], single["context_precision"]["value"]) == (100, 100)
-    assert "reference" not in single["context_recall"]["details"]
-    assert main(["task=verify", "run=outputs/run/latest"]) == 0

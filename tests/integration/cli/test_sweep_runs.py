@@ -1,7 +1,6 @@
 """Whole sweeps against the local server: what they ask (by its log), what they leave, and what survives a kill."""
 
 import json
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -180,70 +179,11 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
 
 
-METRICS = ("dataset=demo", "metrics=[retrieval,faithfulness]", "report.formats=[]")
-
-
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("home") / "outputs"
-    for name, words in (("first", ()), ("second", ("judge.threshold=0.9",)), ("third", ("dataset.limit=30",))):
-        assert main([*METRICS, f"output_dir={home}", f"name={name}", *words]) == 0
-    return home
-
-
-@pytest.fixture
-def here_two(outputs: Path, tmp_path: Path) -> Path:
-    shutil.copytree(outputs, tmp_path / "outputs", symlinks=True)
-    return tmp_path / "outputs"
-
-
-def compare(here_two: Path, *words: str) -> int:
-    return main(["task=compare", f"output_dir={here_two}", *words])
-
-
-def document(here_two: Path, name: str = "first") -> dict:
-    (folder,) = (here_two / name / "comparisons").iterdir()
-    return json.loads((folder / "comparison.json").read_text())
-
-
-def test_the_methods_of_a_run(here_two: Path) -> None:
-    assert compare(here_two, "compare=methods", "run=first", "compare.base_method=baseline") == 0
-    comparison = document(here_two)
-    assert [side["method"] for side in comparison["candidates"]] == ["rerank", "no_rerank_small_k"]
-    assert comparison["comparisons"][1]["cases"] == {"both": 21, "only_base": 19, "only_candidate": 0, "questions": 21}
-    (folder,) = (here_two / "first" / "comparisons").iterdir()
-    assert {path.name for path in folder.iterdir()} >= {
-        "comparison.json", "comparison.md", "comparison.parquet", "comparison.junit.xml", "compare.html",
-    }  # fmt: skip
-    rows = pq.read_table(folder / "comparison.parquet").to_pylist()
-    score = comparison["comparisons"][0]["scores"]["faithfulness"]
-    differences = [
-        row["difference"] for row in rows if (row["comparison"], row["score"]) == (0, "faithfulness") and row["difference"] is not None
-    ]
-    assert len(differences) == score["n"]
-    assert sum(differences) / len(differences) == pytest.approx(score["difference"])
-    assert sum(value > 0 for value in differences) == score["wins"]
-
-
-def test_another_judge_and_other_data_are_refused_and_can_be_accepted(here_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(here_two, "base=first", "candidate=[second,third]") == 2
-    err = capsys.readouterr().err
-    assert "judge.threshold" in err
-    assert "0.33 -> 0.9" in err
-    assert "compare.accept=[judge]" in err
-    assert "compare.accept=[data]" in err
-    assert not (here_two / "third" / "comparisons").exists()
-    assert compare(here_two, "base=first", "candidate=[second,third]", "compare.accept=[judge,data]") == 0
-    out = capsys.readouterr().out
-    assert "differs (accepted): judge: judge.threshold: 0.33 -> 0.9" in out
-    comparison = document(here_two, "third")["comparisons"]
-    assert comparison[0]["cases"]["both"] == 101
-    assert comparison[1]["cases"]["both"] == 78  # the outputs of 30 samples
-    assert comparison[1]["cases"]["only_base"] == 23
-
-
-def test_from_python(here_two: Path) -> None:
-    result = ragpipe.compare(here_two / "first", here_two / "second", {"compare": {"accept": ["judge"]}}, quiet=True)
+def test_runs_are_compared_from_python(here: Path) -> None:
+    words = ("dataset=demo", "dataset.limit=9", "metrics=[faithfulness]", "report.formats=[]")
+    for name, more in (("first", ()), ("second", ("judge.threshold=0.9",))):
+        assert main([*words, f"name={name}", *more]) == 0
+    result = ragpipe.compare("outputs/first", "outputs/second", {"compare": {"accept": ["judge"]}}, quiet=True)
     assert result["comparisons"][0]["differs"][0]["accepted"]
     with pytest.raises(ConfigError, match=r"judge\.threshold"):
-        ragpipe.compare(here_two / "first", [here_two / "second"], quiet=True)
+        ragpipe.compare("outputs/first", ["outputs/second"], quiet=True)

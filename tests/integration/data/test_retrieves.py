@@ -188,20 +188,6 @@ def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(her
     assert REASON in (run / "report.html").read_text()
 
 
-@pytest.mark.thorough
-@pytest.mark.slow
-def test_a_finished_run_needs_neither_data_nor_system_section(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert recorded_run("system.retrieves={closed: false}") == 0
-    run = Path("outputs/x/latest").resolve()
-    (here / "two.jsonl").unlink()
-    assert main(["task=verify", f"run={run}"]) == 0
-    assert main(["task=rescore", f"run={run}", "scoring.thresholds.retrieval_score=0.1"]) == 0
-    (made,) = (path for path in run.parent.iterdir() if path.is_dir() and not path.is_symlink() and path != run)
-    found = ragpipe.load(str(made)).records.set_index(["sample_id", "method"])
-    assert found.loc["q1", "closed"]["retrieval_score.reason"] == REASON
-    assert "warning" not in capfd.readouterr().err
-
-
 @pytest.mark.slow
 def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert recorded_run("system.retrieves=false") == 2

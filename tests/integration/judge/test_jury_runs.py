@@ -6,7 +6,7 @@ Calls are counted from the server's own log.
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.support.bench import bench, server
-from tests.support.checks import Bench, Ran
 from tests.support.harness import rows, start, write_cases
 from tests.support.waiting import wait_for_hang_up, wait_until
 
@@ -241,17 +239,3 @@ def test_other_members_are_another_judge_for_a_comparison(court: Court, capsys: 
     capsys.readouterr()
     assert court.run("task=compare", f"base={first}", f"candidate={court.latest.resolve().name}", "output_dir=out") == 2
     assert "members" in capsys.readouterr().err
-
-
-__all__ = ["bench", "server"]
-
-Make = Callable[..., Bench]
-
-
-def faithfulness(ran: Ran) -> dict[str, object]:
-    return ran.json("iteration-1/metrics.json")["overall"]["scores"]["faithfulness"]
-
-
-def asked_once(b: Bench) -> bool:
-    """Whether no question was answered twice."""
-    return set(Counter(line["body"] for line in b.server.log if line["status"] == 200).values()) == {1}

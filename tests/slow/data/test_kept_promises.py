@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.testing.openai_server import serving
 from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 QUESTIONS = 80
@@ -135,20 +134,3 @@ def _hashes_of_kept(folder: Path) -> set[str]:
             body = json.dumps({"question": output["answer"], "history": []}, separators=(",", ":"))
             hashes.add(hashlib.sha256(body.encode()).hexdigest())
     return hashes
-
-
-@pytest.mark.thorough
-def test_the_judges_first_question_is_one_call_and_a_finished_run_makes_none(tmp_path: Path, endpoint: Callable[..., Endpoint]) -> None:
-    """One call beside those that scores use, in the start that collects; none in later starts."""
-    system = endpoint(lambda body, _: (200, {}, {"answer": f"It is {body['question']}", "contexts": ["It is."]}))
-    write_questions(tmp_path, list(range(3)))
-    with serving() as judge:
-        words = ["metrics=[answer_relevance]", "judge=llm", "judge.model=openai/m-2024-01-01", f"judge.api_base={judge.url}"]
-        done = run(tmp_path, system.url, "checked", *words)
-        assert done.returncode == 0, done.stderr
-        cost = json.loads((tmp_path / "outputs/checked/latest/iteration-1/cost.json").read_text())
-        assert len(judge.log) == cost["used"]["calls"] + 1 == cost["spent"]["calls"], "it is paid, and no score uses it"
-        asked = len(judge.log), len(system.log)
-        assert run(tmp_path, system.url, "checked", *words).returncode == 0
-        assert run(tmp_path, system.url, "checked", *words, "iterations=1", "scoring.coverage_floor=0.9").returncode == 0
-        assert (len(judge.log), len(system.log)) == asked

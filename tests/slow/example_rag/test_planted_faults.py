@@ -1,13 +1,7 @@
 """The example RAG, evaluated: each planted fault is named with the cases that it spoils, and none without a fault."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +12,6 @@ from ragpipe.cli.command_line import main
 from ragpipe.core.resources import PACKAGE
 from ragpipe.core.sample import Sample
 from ragpipe.example_rag.__main__ import main as serve
-from tests.support.waiting import HANGS_AFTER_S
 
 METHODS = ("folders_off", "folders_on", "folders_fallback")
 NAMED = {
@@ -102,36 +95,3 @@ CONSEQUENCES = {
     "missing_document": {"over_refusal"},  # and what is not there
 }
 """What follows from a fault beside its own diagnosis."""
-
-
-@contextmanager
-def _served() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The server in a process of its own, with its address."""
-    command = (sys.executable, "-u", "-m", "ragpipe.example_rag", "--port", "0")
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as server:
-        try:
-            assert server.stdout is not None
-            address = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
-            assert address is not None
-            yield server, address[0]
-        finally:
-            server.terminate()
-            server.wait(timeout=HANGS_AFTER_S)
-
-
-@pytest.mark.thorough
-def test_over_http_it_answers_as_in_process(tmp_path: Path) -> None:
-    """The same diagnoses by both ways."""
-    in_process = _diagnosed(_evaluate(tmp_path / "a"))
-    with _served() as (server, address):
-        words = ["system=example_http", f"system.url={address}/ask", "dataset.limit=20"]
-        run = _evaluate(tmp_path / "b", *words)
-        server.send_signal(signal.SIGTERM)
-        _, errors = server.communicate(timeout=HANGS_AFTER_S)
-    assert (server.returncode, errors) == (0, ""), "SIGTERM is a clean end"
-    firsts = {case.id for case in samples()[:20]}
-    expected = {name: {key for key in keys if key[0] in firsts} for name, keys in in_process.items()}
-    assert _diagnosed(run) == {name: keys for name, keys in expected.items() if keys}
-    outputs = pq.read_table(run / "outputs.parquet", columns=["error", "version"]).to_pylist()
-    assert (len(outputs), {row["error"] for row in outputs}, {row["version"] for row in outputs}) == (60, {None}, {"1"})

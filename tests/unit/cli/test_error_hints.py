@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 
-from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.resources import prompts_dir
+from ragpipe.core.errors import Problem
 from ragpipe.core.settings import NoOrigins, validated
-from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.judge.settings import JudgeSettings
-from ragpipe.metrics.from_config import load_metric
 from ragpipe.runs.settings import TopSettings
 from ragpipe.score.settings import ScoringSettings
 
@@ -41,13 +38,3 @@ def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> N
     assert validated(TopSettings, {"plugins": value}, "", NoOrigins(), problems) is None
     assert [(problem.key, problem.expected) for problem in problems] == [("plugins", expected)]
     assert problems[0].fix.startswith("Your own Python packages, whose metrics")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "fix"), [({"bach": 2}, "did you mean batch? Claims per verifying call"), ({"batch": 0}, "Claims per verifying call")]
-)
-def test_a_parameter_of_a_metric(parameters: dict[str, Any], fix: str) -> None:
-    section = {"class": "FaithfulnessMetric", "prompts": {"extract": "v1", "verify": "v1"}, **parameters}
-    with pytest.raises(ConfigError) as caught:
-        load_metric("faithfulness", section, PromptLibrary([prompts_dir()]))
-    assert caught.value.problems[0].fix.startswith(fix)

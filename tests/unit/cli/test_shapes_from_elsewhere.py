@@ -1,10 +1,14 @@
 """Files as data sets and frameworks write them: the first case that is read, or the doubt that is told."""
 
+import csv
+import io
 import json
+from pathlib import Path
 
 import pytest
 
-from ragpipe.cli.file_start import start_from
+from ragpipe.cli.file_start import folder_for, start_from
+from ragpipe.cli.option_files import MARKER
 from ragpipe.core.errors import DataError
 
 Q, Q2, A, R = "How long is the warranty?", "When do shops open?", "The warranty lasts two years.", "Two years."
@@ -39,10 +43,22 @@ READ = [
     ("answers_of_systems.jsonl", [{"question": Q, "answers": A, "contexts": C, "reference": R}], C, [R]),
     ("ragflow.jsonl", [{"question": Q, "answer": A, "chunks": [{"content": c, "document_name": "a"} for c in C]}], C, []),
     ("dify.jsonl", [{"query": Q, "answer": A, "retriever_resources": [{"position": 1, "content": c, "score": 0.5} for c in C]}], C, []),
+    ("numbered.csv", [{"question": Q, "answer": A, "context_1": C[0], "context_2": C[1]}], C, []),
+    ("columns_of_documents.csv", [{"question": Q, "answer": A, "Doc 2": C[1], "Doc 1": C[0], "Doc 3": ""}], C, []),
+    ("contents.jsonl", [{"question": Q, "response": A, "retrieved_docs": [{"content": c, "score": 0.5} for c in C]}], C, []),
+    ("snippets.csv", [{"question": Q, "bot reply": A, "KB snippets": json.dumps(C)}], C, []),
+    ("of_python.csv", [{"question": Q, "answer": A, "contexts": str(C)}], C, []),
+    ("of_numpy.csv", [{"question": Q, "answer": A, "docs": "array(['a b', 'c d'], dtype=object)"}], ["a b", "c d"], []),
+    ("of_langchain.csv", [{"question": Q, "answer": A, "docs": "[Document(page_content='a b', metadata={})]"}], ["a b"], []),
+    ("ruled.csv", [{"question": Q, "answer": A, "contexts": "\n---\n".join(C)}], C, []),
+    ("not_a_number.jsonl", [{"question": Q, "answer": A, "contexts": C, "latency": float("nan")}], C, []),
     ("cells.csv", f"question,response,contexts\n{Q},{A},\"[['{C[0]}'], ['{C[1]}']]\"\n", C, []),
 ]  # fmt: skip
 DOUBTED = [
     ("two_answers.jsonl", [{"question": Q, "prediction": A, "answer": R, "context": [["Title", C]]}], "either prediction or answer"),
+    ("two_outputs.jsonl", [{"question": Q, "answer": A, "output": "It never closes.", "docs": C}], "answer or output"),
+    ("answer_within.jsonl", [{"question": Q, "answer": A, "result": {"answer": R}}], "answer or result.answer"),
+    ("paragraphs.jsonl", [{"question": Q, "answer": A, "contexts": "\n\n".join(C)}], "[contexts][?@]"),
     ("titled.jsonl", [{"question": Q, "response": A, "contexts": [["T", C[0]], ["O", C[1]]]}], "contexts[*][1]"),
     ("lists_of_other_ids.json", {"questions": [{"id": "a", "question": Q}], "answers": [{"id": "b", "answer": A}]}, ""),
 ]  # fmt: skip
@@ -51,6 +67,12 @@ DOUBTED = [
 def write(path, contents):
     if isinstance(contents, str):
         text = contents
+    elif path.suffix == ".csv":
+        with io.StringIO(newline="") as stream:
+            writer = csv.DictWriter(stream, list(contents[0]))
+            writer.writeheader()
+            writer.writerows(contents)
+            text = stream.getvalue()
     elif path.suffix == ".jsonl":
         text = "".join(json.dumps(record) + "\n" for record in contents)
     else:
@@ -59,10 +81,13 @@ def write(path, contents):
     return path
 
 
-@pytest.mark.parametrize(("name", "contents", "chunks", "references"), READ, ids=[row[0] for row in READ])
+@pytest.mark.parametrize(("name", "contents", "chunks", "references"), [
+    pytest.param(*row, id=row[0], marks=[pytest.mark.slow] * row[0].endswith(".csv")) for row in READ
+])  # fmt: skip
 def test_a_shape_is_read(tmp_path, monkeypatch, name, contents, chunks, references):
     monkeypatch.chdir(tmp_path)
     start = start_from(write(tmp_path / name, contents), tmp_path / "folder")
+    assert start.folder.is_runnable, (start.misfit, start.to_fill_in)
     case = start.reading.probe[0]
     assert (case.sample.question, case.output.answer) == (Q, A)
     assert [chunk.text for chunk in case.output.chunks] == chunks
@@ -79,5 +104,36 @@ def test_lists_of_other_lengths_are_refused(tmp_path):
 def test_what_only_a_person_can_tell_is_asked(tmp_path, monkeypatch, name, contents, said):
     monkeypatch.chdir(tmp_path)
     start = start_from(write(tmp_path / name, contents), tmp_path / "folder")
-    assert start.reading is None or not start.reading.probe
+    assert not start.folder.is_runnable
     assert said in " ".join(start.to_fill_in)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "references"), [
+    ({"answer": ["six", "6 pm"]}, ["six", "6 pm"]), ({"answers": {"text": ["six"], "answer_start": [3]}}, ["six"]),
+    ({"answer": {"value": "six", "aliases": ["six", "6"]}}, ["six", "6"]), ({"gold_answer": "six"}, ["six"]),
+    ({"answers": [6, 18]}, ["6", "18"]),
+])  # fmt: skip
+def test_questions_with_right_answers_alone_are_for_a_system(tmp_path, monkeypatch, row, references):
+    monkeypatch.chdir(tmp_path)
+    start = start_from(write(tmp_path / "d.jsonl", [{"question": Q, **row}]), tmp_path / "folder")
+    assert not start.folder.is_runnable
+    assert next(field.value for field in start.first if field.field == "references") == references
+
+
+@pytest.mark.slow
+def test_each_file_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = [Path(name) for name in ("数据.jsonl", "报告.jsonl", "a/d.jsonl", "b/d.jsonl", "données.csv", "a=b.jsonl", "nan.jsonl")]
+    folders = []
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        folder = folder_for(write(file, [{"question": Q, "answer": A}]))
+        folder.mkdir()
+        marker = {"source": f"../{file}", "name": folder.name, "is_runnable": True, "left_out": {}, "guessed": {}, "files": {}}
+        (folder / MARKER).write_text(json.dumps(marker), encoding="utf-8")
+        assert folder_for(file) == folder
+        folders.append(folder.name)
+    assert all(name.isascii() for name in folders)
+    assert len(set(folders)) == len(files)
+    assert folders[4:7] == ["donnees", "a_b", "nan_eval"]

@@ -331,13 +331,6 @@ def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
 
 
 @pytest.mark.slow
-def test_no_diagnosis() -> None:
-    found = scoring("scoring/diagnosis=none")
-    assert found.diagnosis == {}
-    assert found.failure_modes == scoring().failure_modes
-
-
-@pytest.mark.slow
 def test_no_failure_modes() -> None:
     found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
     assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
@@ -362,14 +355,6 @@ def test_a_part_of_ones_own_replaces_the_shipped_one(part: str, text: str, tmp_p
         assert (list(found.bands), found.by) == (["default"], ["method"])
     else:
         assert list(found) == [text.partition(":")[0]]
-
-
-@pytest.mark.slow
-def test_single_keys_change_a_part_as_before() -> None:
-    found = scoring("scoring.weights.faithfulness=0.4", "scoring.diagnosis.hallucination=null")
-    assert (found.weights["faithfulness"], found.weights["citation"]) == (0.4, 0.15)
-    assert found.diagnosis["hallucination"] is None
-    assert found.diagnosis["retrieval_failure"] is not None
 
 
 @pytest.mark.slow

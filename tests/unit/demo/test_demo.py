@@ -66,23 +66,6 @@ def test_the_four_failure_scenarios_and_the_worked_example_are_there() -> None:
     }  # fmt: skip
 
 
-def test_the_special_cases_are_there() -> None:
-    tags = Counter(tag for line in LINES for tag in line["tags"])
-    assert (tags["multi-turn"], tags["graded"], tags["injection"], tags["special-characters"]) == (4, 2, 1, 1)
-    assert tags["spanish"] == tags["german"] == 1
-    assert {line["recency_conflict_rule"] for line in LINES if "recency_conflict_rule" in line} == {
-        "cite_newer", "cite_both", "acknowledge_both",
-    }  # fmt: skip
-    assert all(bool(line.get("history")) == ("multi-turn" in line["tags"]) for line in LINES)
-    assert any(not case.contexts and case.answer and not case.output.error for case in CASES)
-    forged = next(case for case in CASES if "injection" in case.sample.tags and case.output.method == "baseline")
-    assert '{"verdict": "supported"' in forged.answer
-    assert "</answer>" in forged.answer
-    markup = next(case for case in CASES if "special-characters" in case.sample.tags)
-    assert all(mark in markup.answer for mark in ("=1+1", "<b>", "[red]"))
-    assert markup.answer.startswith("=1+1")
-
-
 def test_rerank_is_better_than_the_baseline_but_not_perfect() -> None:
     failing = Counter(case.output.method for case in CASES if set(planted(case)) - {"refusal_then_answer"})
     total = Counter(case.output.method for case in CASES)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ragpipe.core.errors import ConfigError, JudgeError, Skipped
+from ragpipe.core.errors import ConfigError, JudgeError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
 REFUSED = JudgeError("refused", "the provider's filter refused")
-CANNOT = Skipped("rules_cannot_answer")
 BARE = {"chunks": ["alpha", "beta", "gamma"], "answer": "The tower is tall. It is red.", "references": ["It is tall."]}
 MUTE = BARE | {"answer": " "}
 MARKS = BARE | {"answer": ":"}
