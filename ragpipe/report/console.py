@@ -59,11 +59,13 @@ class Console:
         self.folder: Path | None = None
         self.resume: tuple[str, ...] | None = ()
 
-    def say(self, text: str = "") -> None:
-        """Print a line of results, or several; those that do not begin with a blank are broken where the width is known."""
+    def say(self, text: str = "", *, is_prose: bool | None = None) -> None:
+        """Print a line of results, or several. Where the width is known, prose is broken at blanks, and goes on below its beginning; by
+        default a line is prose that does not begin with a blank."""
         for line in printable(text).split("\n"):
-            is_whole = line.startswith(" ") or not self._knows_width
-            self.lines([(line,)] if is_whole else wrapped((line,), self.width, breaks_words=False))
+            indent = line[: len(line) - len(line.lstrip(" "))]
+            breaks = self._knows_width and (not indent if is_prose is None else is_prose)
+            self.lines(wrapped((line,), self.width, f"{indent}  ", breaks_words=False) if breaks else [(line,)])
 
     def lines(self, lines: Iterable[Line]) -> None:
         """Print lines of results; their pieces have colours where the terminal has them."""

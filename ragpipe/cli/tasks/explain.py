@@ -68,11 +68,13 @@ def run(task: FinishedRunTask[ExplainSettings], console: Console) -> int:
     if len({row["method"] for row in records}) > 1:
         columns, lines = question_table(records, _score_names(task))
         console.say(f"question {settings.case}: {on_one_line(records[0]['question'], 2000)}")
+        for name, record in zip(columns[1:], records, strict=True):
+            console.say(f"{name}: {on_one_line(record['system_error'] or record['answer'] or '', 2000)}")
         console.folded(columns, lines)
-        console.say("the chain behind the figures of one of them: add method=NAME")
+        console.say("what is behind the figures of one of them: add method=NAME")
         return 0
     for line in explanation_lines(explain_case(task)):
-        console.say(line)
+        console.say(line, is_prose=not line.startswith("  | "))
     return 0
 
 
@@ -104,6 +106,7 @@ def explain_case(task: FinishedRunTask[ExplainSettings]) -> CaseExplanation:
         arithmetic=arithmetic,
         scoring=config.scoring,
         messages=settings.messages,
+        is_whole=len(metrics) > 1,
         notes={name: [*_order_notes(config), *config.metrics[name].notes(case)] for name in measured},
     )
 

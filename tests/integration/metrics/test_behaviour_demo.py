@@ -71,5 +71,5 @@ def test_explain_adds_up_and_says_why_a_good_value_does_not_pass(run, records, m
     assert main(["task=explain", f"run={run.parent}", f"case={case[0]}", f"method={case[1]}", "metric=citation"]) == 0
     said = capsys.readouterr().out
     assert "0.3 x " in said
-    assert "threshold: >= 0.7, and not by that alone" in said
-    assert "passes exactly when citation, citation_coverage_met do: not passed" in said
+    assert "at least 0.7 is not enough by itself" in said
+    assert "not passed, passes exactly when citation, citation_coverage_met do" in said

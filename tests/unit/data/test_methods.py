@@ -186,7 +186,7 @@ def test_the_answers_of_one_question_are_cases_in_one_cluster(here: Path, capsys
     capsys.readouterr()
     assert main(["task=explain", "run=outputs/moody/latest", "case=q1", "metric=faithfulness", "repeat=2"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("case q1/default repeat 2\n")
+    assert said.startswith("q1/default repeat 2")
     assert "faithfulness = 1" in said
     assert main(["task=explain", "run=outputs/moody/latest", "case=q1", "metric=faithfulness"]) == 0
     assert "faithfulness = 0" in capsys.readouterr().out

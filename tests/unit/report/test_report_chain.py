@@ -52,6 +52,15 @@ def test_a_case_without_an_overall_score_says_which_score_failed(tmp_path: Path)
     assert "overall_score: none (part_error: faithfulness)" in found
 
 
+@pytest.mark.parametrize(("item", "sentence"), [
+    ({"claim": "It is so.", "verdict": "not_supported", "supported": False, "evidence_found": True}, "not supported: It is so."),
+    ({"chunk": "c7", "rank": 3, "relevant": False}, "not relevant: chunk c7, rank 3"),
+    ({"text": "So.", "accurate": False, "valid": True, "citation": "[1]"}, "not accurate, valid: So. (citation [1])"),
+])  # fmt: skip
+def test_a_finding_is_a_sentence(item: dict[str, Any], sentence: str) -> None:
+    assert f"  {sentence}" in explained({"claims": [item]}).splitlines()
+
+
 def explained(details: dict[str, Any]) -> str:
     """The part on one score of a case with two contexts."""
     chunks = [Chunk(id="h", rank=1, text="It opened in 1901."), Chunk(id="k", rank=2, text="The roof is of slate.")]
@@ -71,38 +80,37 @@ NOWHERE = {"quote": "by the harbour", "places": []}
 @pytest.mark.parametrize(("finding", "expected"), [
     (
         {"claim": "c", "supported": True, "verdict": "supported", "evidence": [SLATE, NOWHERE]},
-        ['supported by: "of slate"', "found in: context 2 (chunk k), characters 12 to 20",
-         'supported by: "by the harbour"', "found in: no context word for word"],
+        ['supported by "of slate" in context 2 (chunk k), characters 12 to 20', 'supported by "by the harbour" in no context word for word'],
     ),
     (
         {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]},
-        ['contradicted by: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
+        ['contradicted by "opened in 1901" in context 1 (chunk h), characters 3 to 17'],
     ),
     (
         {"claim": "c", "supported": False, "verdict": "not_supported", "evidence": [OPENED]},
-        ['evidence: "opened in 1901"', "found in: context 1 (chunk h), characters 3 to 17"],
+        ['evidence "opened in 1901" in context 1 (chunk h), characters 3 to 17'],
     ),
     ({"claim": "c", "supported": False, "verdict": "contradicted", "evidence": []}, []),
     # metrics that keep one quote and do not look it up
-    ({"chunk": "k", "evidence": "roof ... slate"}, ['evidence: "roof ... slate"', "found in: context 2 (chunk k), characters 4 to 8 and 15 to 20"]),
-    ({"policy": "p", "evidence": "by the sea"}, ['evidence: "by the sea"', "found in: the answer, characters 19 to 29"]),
-    ({"policy": "p", "evidence": "the moon"}, ['evidence: "the moon"', "found in: no context word for word"]),
+    ({"chunk": "k", "evidence": "roof ... slate"}, ['evidence "roof ... slate" in context 2 (chunk k), characters 4 to 8 and 15 to 20']),
+    ({"policy": "p", "evidence": "by the sea"}, ['evidence "by the sea" in the answer, characters 19 to 29']),
+    ({"policy": "p", "evidence": "the moon"}, ['evidence "the moon" in no context word for word']),
     ({"policy": "p", "evidence": ""}, []),
 ])  # fmt: skip
 def test_each_quote_says_what_it_does_and_where_it_stands(finding: dict[str, Any], expected: list[str]) -> None:
-    lines = [line.strip() for line in explained({"claims": [finding]}).split("\n") if line.startswith("      ")]
+    lines = [line.strip() for line in explained({"claims": [finding]}).split("\n") if line.startswith("    ")]
     assert lines == expected
 
 
-def test_contexts_stand_beside_the_claims_that_they_carry() -> None:
+def test_each_claim_says_which_context_carries_it() -> None:
     claims = [
         {"claim": "It opened in 1901.", "supported": True, "evidence": [OPENED]},
         {"claim": "It is by the sea.", "supported": False, "evidence": []},
     ]
     expected = [
-        "  which context carries which claim (columns: contexts 1):",
-        "  x one context: It opened in 1901.",
-        "  . not supported: It is by the sea.",
+        "  supported: It opened in 1901.",
+        '    supported by "opened in 1901" in context 1 (chunk h), characters 3 to 17',
+        "  not supported: It is by the sea.",
         "  YES from context 1 on: 1 of 2 claims with context 1",
         "  carry nothing: 1 of 2 contexts (2)",
     ]
@@ -112,5 +120,5 @@ def test_contexts_stand_beside_the_claims_that_they_carry() -> None:
 def test_claims_by_several_references_show_their_passages_too() -> None:
     claim = {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]}
     text = explained({"references": [{"reference": 2, "claims": [claim]}]})
-    parts = ("references:", "- reference: 2", "claims:", "- claim: c", 'contradicted by: "opened in 1901"', "context 1")
+    parts = ("reference 2", "contradicted: c", 'contradicted by "opened in 1901" in context 1')
     assert [part for part in parts if part not in text] == []
