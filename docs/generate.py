@@ -151,7 +151,7 @@ file of iteration 1 counts outputs in place of cases.
 | `waitingUntil`, `waitingFor` | until when waiting calls are held back, and why: `429` (a rate limit), `rpm`, `tpm` (your own), `request limit`, `token limit`, `limit used up` (the server's headers), `overload` (the server's limit of concurrency), `no answer` (an outage), or what the last attempt met |
 | `limits` | what the [limits](costs.md#how-a-provider-is-asked) of the judge's server did: requests `refused` for the rate (429) and `overloaded`; the limits in force (`requestsPerMinute`, `tokensPerMinute`), and what refusals taught (`learnedPerMinute`, `width`); null: no such limit |
 | `ratePerSecond` | answered requests per second since `startedAt` |
-| `tokens`, `usd` | of all answers to the judge's questions; `usd` is null where a price is unknown |
+| `tokens`, `usd` | of all answers to the judge's questions that the run has paid for, in earlier starts too; `usd` is null where a price is unknown |
 | `errors`, `errorGroups` | cases with an error; how many measurements failed, by kind of error |
 | `secondsLeft` | estimated; null where nothing tells yet |
 | `command` | the words of this start, with `***` for what may be secret |

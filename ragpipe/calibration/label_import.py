@@ -111,7 +111,6 @@ def _row(case: Row, key: LabelKey, label: GivenLabel) -> Row:
 
 
 def _stranger(draw: Draw, items: set[str], event: LabelEvent) -> Problem | None:
-    """What shows that an event does not belong to this draw."""
     if event.draw is not None and event.draw != draw.draw_id:
         fix = "import it into the run that it was drawn from"
         return Problem(event.where, "draw", shorten(event.draw, 60), draw.draw_id, fix)

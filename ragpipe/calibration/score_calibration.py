@@ -134,8 +134,7 @@ def reference_of(labels: PeopleLabels, spec: ScoreSpec, threshold: float | None)
 def _verdict(
     rated: RatedCases, spec: ScoreSpec, target: CalibrationTarget, level: float
 ) -> tuple[KappaVerdict | None, str | None]:
-    """The verdict, and why there is none: `no_threshold` (the judge or people have no verdicts), `no_scale`, or a reason of
-    `decide_kappa`."""
+    """The verdict, or why there is none: `no_threshold`, `no_scale`, or a reason of `decide_kappa`."""
     if target.statistic == "kappa":
         both = rated.with_verdicts()
         if not len(both.labels):

@@ -162,7 +162,6 @@ def _refusals(base: Side, candidate: Side, differences: Sequence[ChangedKey], se
 
 
 def _unknown_effects(sides: Sequence[Side], settings: CompareSettings) -> list[Problem]:
-    """A problem for each smallest effect of what no side has."""
     known = {*OPERATIONS, *(name for side in sides for name in (*side.declared, *Modes.of(side).declared))}
     problems = []
     for name in settings.smallest_effect:
@@ -191,7 +190,6 @@ class _Measured:
 
 
 def _beside(own: _Measured, all_of_them: Sequence[_Measured]) -> list[float | None]:
-    """The p-values of the other candidates."""
     return [p for other in all_of_them if other is not own for p in other.tested()]
 
 
@@ -259,8 +257,7 @@ def _comparison(
 def _score_documents(
     base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]
 ) -> dict[str, dict[str, Any]]:
-    """The scores, the headline first; those are decided together with those of other candidates (`beside`), the others each on its
-    own."""
+    """The scores, the headline first, decided together with those of other candidates (`beside`)."""
     headline, verdicts = measured.headline, measured.verdicts
     together = {name: verdict for name in headline if (verdict := verdicts[name]) is not None}
     decided = decide_together(list(together.values()), level=measured.settings.level, beside=beside)
@@ -276,8 +273,7 @@ def _score_documents(
 def _mode_documents(
     base: Side, candidate: Side, measured: _Measured, beside: Sequence[float | None]
 ) -> dict[str, dict[str, Any]]:
-    """The failure modes that both sides can decide, decided together: as a score, with the cases that have it on each side and the
-    interval of its rate, the cases that no longer have it (`to_passed`) or have it now, and where it is better or worse its slices."""
+    """The failure modes that both sides can decide, as scores, with cases, rates, flips and slices where they differ."""
     documents, pairs = _score_documents(base, candidate, measured, beside), measured.pairs
     flips = _flips(measured.scores, pairs)
     for score in measured.scores:

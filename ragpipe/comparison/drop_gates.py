@@ -209,7 +209,6 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
 def _of_the_system(
     run: GatedRun, gate: Gate, rows: pa.Table, pairs: Pairs, both: Flags, values: tuple[Floats, Floats], level: float
 ) -> DropVerdict:
-    """The verdict on the cases with both values, as `of_the_system` has it."""
     base, candidate, questions = values[0][both], values[1][both], pairs.questions[both]
 
     def decide(chosen: Flags, candidate: Floats) -> DropVerdict:

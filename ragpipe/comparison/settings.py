@@ -34,9 +34,6 @@ class CompareSettings(Settings):
     base_method: str | None = Field(
         default=None, description="Method of the base that is compared. null: all; between the methods of a run, the first one."
     )
-    candidate_methods: list[str] = Field(
-        default_factory=list, description="Methods that are compared with `base_method`, each on its own. Default: all of them."
-    )
     accept: list[Part] = Field(
         default_factory=list,
         description="What may differ: data (shared cases alone are compared), judge, embedder, prompts, parser, metrics.",

@@ -159,10 +159,7 @@ def marks_before_stops(text: str) -> str:
 
 
 def _held(text: str, marks: list[Mark]) -> str:
-    """The text with a holder for each mark (behind the words of an inline one), in the sentence that it belongs to.
-
-    A line that begins with a mark and does not end with one has its marks before the sentences.
-    """
+    """The text with a holder for each mark, in the sentence that it belongs to."""
     text = text.replace(_HOLDER, " ")
     for mark in reversed(marks):
         kept = text[mark.start : mark.end] if mark.inline else ""

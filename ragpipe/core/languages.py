@@ -104,7 +104,6 @@ def _weights() -> dict[str, dict[str, int]]:
 
 @lru_cache(maxsize=1)
 def _languages_of() -> dict[str, list[tuple[str, int]]]:
-    """By word the languages that have it, with its weight in each."""
     languages: dict[str, list[tuple[str, int]]] = {}
     for code, known in _weights().items():
         for word, weight in known.items():

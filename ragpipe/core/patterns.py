@@ -114,8 +114,7 @@ def read_patterns(name: str) -> dict[str, Any]:
 
 
 def _merge(included: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """The included keys with the file's content: lists are joined, each item once, and mappings; other
-    values are the file's."""
+    """The included keys with the file's content: lists are joined, mappings too, other values are the file's."""
     merged = {**included, **content}
     for key in included.keys() & content.keys():
         if isinstance(content[key], list):

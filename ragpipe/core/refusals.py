@@ -243,7 +243,6 @@ def _reasons(text: str, patterns: RefusalPatterns, search: Search) -> tuple[str,
 
 
 def _at_start(pattern: str) -> str:
-    """The pattern at the start of a text."""
     return f"^(?:{pattern})"
 
 
@@ -372,7 +371,6 @@ def _plain(text: str) -> str:
 
 
 def _phrase_in(clause: str, phrases: DontKnowPhrases) -> str | None:
-    """The first phrase that counts in this clause."""
     for phrase in phrases.phrases:
         for match in _compile(_plain(phrase)).finditer(clause):
             before = islice(WORD.finditer(clause, 0, match.start()), phrases.words_before + 1)

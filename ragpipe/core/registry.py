@@ -122,7 +122,6 @@ def installed_modules_only() -> Iterator[list[str]]:
 
 @cache
 def _extras() -> dict[str, Any]:
-    """The package of every extra, by name."""
     folders = importlib.import_module(_EXTRAS).__path__
     extras = sorted(module.name for module in iter_modules(folders) if module.ispkg)
     return {name: importlib.import_module(f"{_EXTRAS}.{name}") for name in extras}

@@ -117,7 +117,6 @@ def looks_random(value: str) -> bool:
 
 
 def _bits_per_letter(text: str) -> float:
-    """The entropy of a text's letters, in bits."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 

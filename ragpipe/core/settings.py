@@ -32,11 +32,9 @@ class NoOrigins:
     """Origins of a configuration that came from no file and no command line."""
 
     def location(self, key: str) -> str:
-        """The same for every key."""
         return "the configuration"
 
     def typed_text(self, key: str) -> str | None:
-        """Nothing was typed."""
         return None
 
 
@@ -150,7 +148,6 @@ def with_description(fix: str, *descriptions: str) -> str:
 
 
 def _named(descriptions: Mapping[str, str], fix: str) -> list[str]:
-    """The descriptions of the keys that a fix names."""
     words = fix.rstrip("?").split()
     return [description for name, description in descriptions.items() if name in words]
 

@@ -122,8 +122,7 @@ class MatchableText:
 
     @cached_property
     def _parts(self) -> list[tuple[int, Span, bool]]:
-        """The normal form in parts: where each begins, the characters of the text that it was made from, and whether these
-        became its signs one by one."""
+        """The normal form in parts: where each begins, its characters, and whether these became its signs one by one."""
         parts: list[tuple[int, Span, bool]] = []
         length, space = 0, None
         text = _DROPPED.sub("", self.text)
@@ -171,8 +170,7 @@ def _match_in_order(pieces: Sequence[str], text: str, start: int) -> list[Span] 
 
 
 def _stretches(text: str) -> Iterator[Span]:
-    """The text cut where NFC composes nothing across the cut: ASCII words with one space between them, and clusters
-    between these."""
+    """The text cut where NFC composes nothing: ASCII words with a space between them, and clusters."""
     done = 0
     for words in _ASCII_WORDS.finditer(text):
         yield from _clusters(text, done, words.start())

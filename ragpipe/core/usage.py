@@ -255,7 +255,6 @@ class Price:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Price:
-        """What `document` gave."""
         tiers = tuple(Tier(**tier) for tier in document.get("usd_per_million", ()))
         return cls(document["model"], document["source"], tiers, document.get("unknown", ""))
 

@@ -97,8 +97,7 @@ def key_path(path: Path) -> str:
 
 
 def _walk(node: yaml.Node | None, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], yaml.Node, yaml.Node]]:
-    """All keys and list items below a node, what an alias repeats each time: path, the node of the key (of an item the item
-    itself), the node of the value."""
+    """All keys and list items below a node: path, the node of the key (of an item the item itself), that of the value."""
     below = node.value if isinstance(node, yaml.MappingNode) else ()
     if isinstance(node, yaml.SequenceNode):
         below = [(item, item) for item in node.value]

@@ -435,8 +435,7 @@ def _is_name(word: str, text: str, end: int) -> bool:
 
 
 def _certain(level: _Level, text: str) -> list[int]:
-    """The places for commas in a list that has none. Raises NotPrinted for a list with some, and for one whose texts `pprint` may
-    have broken."""
+    """The places for commas in a list that has none. Raises NotPrinted where texts may be one that `pprint` broke."""
     if not level.side_by_side:
         return []
     pieces = [piece.strip("bBrRuUfF")[1:-1] for piece in level.pieces]

@@ -170,7 +170,6 @@ class HttpEndpoint:
         ]
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._connections is not None:
             await self._connections.close()
             self._connections = None

@@ -225,7 +225,6 @@ def _cell(name: str, text: str) -> Any:
 
 
 def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
-    """A row into what was read, or a fault."""
     known = read.documents.get(row.doc_id)
     if (row.status == "skipped") != (row.reason is not None):
         actual = f"{row.status} {'with' if row.reason else 'without'} a reason"

@@ -89,7 +89,6 @@ class _Window:
 
     @property
     def column(self) -> int:
-        """The column of `at`, from 1."""
         line_break = self.text.rfind("\n", 0, self.at)
         return self._column + self.at if line_break < 0 else self.at - line_break
 

@@ -115,7 +115,6 @@ def parse_document(raw: bytes, rel_path: str) -> Document:
 
 
 def _front_matter_end(lines: list[str], rel_path: str) -> int:
-    """How many lines the front matter takes, with both of its `---`; 0 where there is none."""
     if lines[0].rstrip() != "---":
         return 0
     for number, line in enumerate(lines[1:], 2):

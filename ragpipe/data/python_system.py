@@ -125,7 +125,6 @@ def _unusable(found: str, expected: str, fix: str) -> ConfigError:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Call it in a thread of its own."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Any] = loop.create_future()
 
@@ -295,8 +294,7 @@ def _mapping_fields(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_chain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Answer and documents of a chain's result, without what it repeats of the question; the fields as they are where there are no
-    documents, or it is not clear which."""
+    """Answer and documents of a chain's result; the fields as they are where it is not clear which these are."""
     names = [name for name in _DOCUMENT_KEYS if name in fields and _are_documents(fields[name])]
     answer = next((name for name in _ANSWER_KEYS if name in fields), "")
     is_without_documents = bool(_ECHOES & fields.keys()) and fields.keys() - _ECHOES == {answer}

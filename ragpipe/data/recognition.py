@@ -140,8 +140,7 @@ def _by_id(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _columns(document: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The lists of an object that are as long as its list of questions: of values, or of objects whose ids agree. Empty where a
-    list for another field of a case has another length."""
+    """The lists of an object that are as long as its list of questions; empty where another field's list is not."""
     lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
     asked = next((column for name, column in lists.items() if _has_questions(name, column[0])), [])
     columns = {name: column for name, column in lists.items() if len(column) == len(asked)}
@@ -186,7 +185,6 @@ def _folder(head: FileHead) -> Recognised | None:
 
 
 def _by_form(head: FileHead) -> Recognised | None:
-    """What the form of the file alone tells."""
     if head.form == "trec":
         return Recognised("", f"TREC {head.text}" if head.text == "qrels" else "a TREC run", unusable=_TREC)
     if head.form == "zip":

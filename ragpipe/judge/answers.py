@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, create_model
 
@@ -13,6 +13,19 @@ from ragpipe.judge.answer_type import Answer, Flag, Integer, ItemRole, Number, P
 
 Support = Literal["supported", "contradicted", "not_supported"]
 """What the contexts do with a claim: state or imply it, say what cannot be true together with it, or neither."""
+
+
+ItemT = TypeVar("ItemT", bound=Answer)
+
+
+class _Findings(Answer, Generic[ItemT]):
+    """One finding per item asked about; completeness is checked by the metric, never padded."""
+
+    verdicts: list[ItemT]
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        return f"{params[0].__name__}s"
 
 
 class Claims(Answer):
@@ -31,10 +44,7 @@ class Verdict(Answer):
     supported: Annotated[bool, Field(strict=True)]
 
 
-class Verdicts(Answer):
-    """One verdict per item asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[Verdict]
+Verdicts = _Findings[Verdict]
 
 
 class CheckedClaim(Answer):
@@ -62,10 +72,7 @@ class QuotedVerdict(Answer):
     verdict: Support
 
 
-class QuotedVerdicts(Answer):
-    """One verdict per item asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[QuotedVerdict]
+QuotedVerdicts = _Findings[QuotedVerdict]
 
 
 class QuotedClaim(Answer):
@@ -96,10 +103,7 @@ class ClaimCheck(Answer):
     correct: Flag
 
 
-class ClaimChecks(Answer):
-    """One verdict per claim asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[ClaimCheck]
+ClaimChecks = _Findings[ClaimCheck]
 
 
 class ClaimOrigin(Answer):
@@ -111,10 +115,7 @@ class ClaimOrigin(Answer):
     contexts: list[Integer]
 
 
-class ClaimOrigins(Answer):
-    """One finding per claim asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[ClaimOrigin]
+ClaimOrigins = _Findings[ClaimOrigin]
 
 
 class Nugget(Answer):
@@ -139,10 +140,7 @@ class NuggetSupport(Answer):
     support: Literal["support", "partial_support", "not_support"]
 
 
-class NuggetSupports(Answer):
-    """One finding per nugget asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[NuggetSupport]
+NuggetSupports = _Findings[NuggetSupport]
 
 
 class YesNo(Answer):
@@ -304,10 +302,7 @@ class ChunkGrade(Answer):
     relevant: Flag
 
 
-class ChunkGrades(Answer):
-    """One grade per chunk asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[ChunkGrade]
+ChunkGrades = _Findings[ChunkGrade]
 
 
 class PassageGrade(Answer):
@@ -319,10 +314,7 @@ class PassageGrade(Answer):
     grade: Annotated[Integer, Field(ge=0, le=3)]
 
 
-class PassageGrades(Answer):
-    """One grade per passage asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[PassageGrade]
+PassageGrades = _Findings[PassageGrade]
 
 
 class AnswerRelevance(Answer):
@@ -368,10 +360,7 @@ class CitationVerdict(Answer):
     accurate: Flag
 
 
-class CitationVerdicts(Answer):
-    """One verdict per citation asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[CitationVerdict]
+CitationVerdicts = _Findings[CitationVerdict]
 
 
 class CitedClaim(Answer):
@@ -398,10 +387,7 @@ class SourceUse(Answer):
     use: Literal["direct_quote", "paraphrase", "not_used"]
 
 
-class SourceUses(Answer):
-    """One finding per source asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[SourceUse]
+SourceUses = _Findings[SourceUse]
 
 
 class Refusal(Answer):
@@ -431,10 +417,7 @@ class RuleVerdict(Answer):
     violated: Flag
 
 
-class RuleVerdicts(Answer):
-    """One verdict per rule asked about; completeness is checked by the metric, never padded."""
-
-    verdicts: list[RuleVerdict]
+RuleVerdicts = _Findings[RuleVerdict]
 
 
 class Tone(Answer):
@@ -468,5 +451,5 @@ class SectionQuestions(Answer):
 ANSWER_TYPES: Mapping[str, type[Answer]] = {
     name: value
     for name, value in list(globals().items())
-    if isinstance(value, type) and issubclass(value, Answer) and value is not Answer
+    if isinstance(value, type) and issubclass(value, Answer) and value not in (Answer, _Findings)
 }

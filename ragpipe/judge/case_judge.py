@@ -136,8 +136,7 @@ class CaseJudge:
         return values
 
     async def _reply_in_first_iteration(self, session: JudgeSession, payload: Payload, answer: type[Answer], step: str) -> Call:
-        """The reply to a question whose key names iteration 1: vectors and token matches depend on texts and model alone,
-        so all iterations share them."""
+        """The reply to a question whose key names iteration 1: vectors depend on texts and model alone."""
         asker = f"{self.case} / {self.metric} / {step}"
         return await session.reply(session.question(payload, answer, 1, asker, asked_in=self.case.iteration))
 

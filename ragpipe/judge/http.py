@@ -107,7 +107,6 @@ class HttpConnections:
         return self._session
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -293,5 +292,4 @@ class DirectClient:
         return api_response(await self._http.send("POST", self._url, headers=self._headers, body=request.body))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.close()

@@ -165,7 +165,6 @@ def _status_message(response: ApiResponse, text: str) -> str:
 
 
 def _rejected_request(status: int, text: str, data: Any, message: str) -> AttemptError:
-    """What is wrong with this one request; `text` is the error's codes and text."""
     if _FILTERED.search(text):
         return AttemptError("refused", message)
     if status == 413 or _TOO_LONG.search(text):
@@ -181,8 +180,7 @@ def _is_quota_exhausted(codes: tuple[str, ...], text: str, wait: float | None) -
 
 
 def _google_details(data: Any) -> tuple[float | None, str | None]:
-    """Of a 429 by Google: the seconds of `retryDelay`, and the name of a quota per day that is exhausted; None where the body does
-    not say."""
+    """Of a 429 by Google the seconds of `retryDelay`, and the name of an exhausted quota per day; None for neither."""
     error = _error_in(data)
     details = error.get("details") if isinstance(error, dict) else None
     delay, quota = None, None
@@ -260,8 +258,7 @@ def billed_usage(data: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _usage(usage: Any, *, has_text: bool) -> dict[str, Any]:
-    """The token counts, and as `usd` the price that the provider names itself; `usage_reason` where there are no counts, or none
-    that can be believed: every prompt has a token, and so has every text."""
+    """The token counts, and as `usd` the provider's own price; `usage_reason` where there are none to be believed."""
     if not isinstance(usage, dict):
         return {"usage_reason": "the reply names no usage"}
     cost = usage.get("cost", 0)  # of OpenRouter, in dollars; 0 where another account is billed

@@ -116,7 +116,6 @@ class JurySettings(AnyJudge):
         return {"kind": self.kind, **self.identity(), "members": members}
 
     def members_of(self, metric: str) -> Sequence[str]:
-        """The members that judge a metric."""
         chosen = self.by_metric.get(metric)
         if chosen is not None and chosen.judge is not None:
             return (chosen.judge,)
@@ -264,7 +263,6 @@ class Jury:
     sessions: Mapping[str, JudgeSession]
 
     def members_of(self, metric: str) -> dict[str, JudgeSession]:
-        """The sessions of the members that judge a metric."""
         return {name: self.sessions[name] for name in self.settings.members_of(metric)}
 
 

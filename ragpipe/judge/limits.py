@@ -62,7 +62,6 @@ class LearnedPace:
         self._is_held = False
 
     def record_start(self, now: float) -> None:
-        """An attempt starts."""
         self._starts += 1
         if self.rate is not None:
             self._is_held = now < self.free_from + 0.5 / self.rate
@@ -177,7 +176,6 @@ class Slots:
         return self._turn.locked() and self.limit < self.most
 
     async def acquire(self) -> None:
-        """Take a slot, as soon as one is free."""
         async with self._turn:
             while self.taken >= self.limit:
                 self._freed.clear()
@@ -185,7 +183,6 @@ class Slots:
             self.taken += 1
 
     def release(self) -> None:
-        """Give a slot back."""
         self.taken -= 1
         self.admit()
 
@@ -467,7 +464,6 @@ class OutageGate:
         return time.monotonic() - self._silent_since if self._failed_keys else 0.0
 
     async def acquire(self, taken: ExitStack) -> bool:
-        """Wait until an attempt may start. Whether it is the probe: no other goes before `taken` is closed, which was empty."""
         if not self.active:
             return False
         await self._probe.acquire()
@@ -515,7 +511,6 @@ class OutageGate:
         return self.active and len(self._failed_keys) > 1
 
     def release(self) -> None:
-        """End the outage and let all waiting attempts go on; also where the run is ending."""
         if self.active:
             self.active = False
             self._over.set()

@@ -63,8 +63,7 @@ class LitellmClient:
         return result if isinstance(result, ApiResponse) else ApiResponse(200, headers, _as_json(result))
 
     async def _sent(self, function: str, **arguments: Any) -> tuple[Any, Mapping[str, str]]:
-        """The provider's response where it is read as the direct client reads it, else litellm's, and its headers. Raises
-        AttemptError."""
+        """The provider's response as the direct client reads it, else litellm's; and headers. Raises AttemptError."""
         litellm, errors, received = self._open(), list[AttemptError](), list[HttpResponse]()
         attempt_errors.set(errors)
         responses.set(received)
@@ -89,7 +88,6 @@ class LitellmClient:
         return self._litellm
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._litellm is not None:
             await connections.release(self._litellm)
             self._litellm = None
@@ -154,16 +152,14 @@ def _usage_in(received: list[HttpResponse]) -> Mapping[str, Any]:
 
 
 def _is_read_here(response: ApiResponse) -> bool:
-    """Whether a response is an error, or in OpenAI's own form: litellm rewrites finish reasons, leaves headers and the details of an
-    error out, and refuses what it does not expect."""
+    """Whether a response is an error, or in OpenAI's own form: litellm changes and refuses parts of these."""
     data = response.data
     is_chat = isinstance(data, dict) and (isinstance(data.get("choices"), list) or bool(data.get("error")))
     return is_chat or not 200 <= response.status < 300
 
 
 def _failure(error: Exception, received: list[HttpResponse]) -> ApiResponse | AttemptError:
-    """What litellm's exception says where no provider's response says it: that litellm sends no such request, with a status of
-    its own invention, or that it cannot read the response."""
+    """What litellm's exception says where no provider's response says it."""
     text = str(getattr(error, "message", None) or error).partition("Traceback (most recent")[0]
     text = _LITELLM_PREFIX.sub("", text)
     status = getattr(error, "status_code", None)

@@ -141,7 +141,6 @@ class LiveTransport(Transport):
         self.attempts.stop(why)
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             await self._client.close()
             self._client = None
@@ -167,7 +166,6 @@ class LiveTransport(Transport):
             self._notify_of_form(question, form, error)
 
     def _answered(self, question: Question, form: RequestForm, tally: AttemptTally, completion: Completion) -> Call:
-        """The call of a question that was answered, and what is learned from that."""
         messages, tokens_in = question.payload.messages, completion.tokens_in
         self.provider.circuit_breaker.record_success(question.step)
         self.provider.output_modes.record_success(question, form)

@@ -247,8 +247,7 @@ def _joined(halves: re.Match[str]) -> str:
 
 
 def _check_nothing_lost(text: str, value: Any) -> None:
-    """Raises Unparsable where json-repair has silently dropped something: the first of two equal keys, or words around a
-    number or a literal (`4 or 5`, `<4`, `true but not all`)."""
+    """Raises Unparsable where json-repair dropped the first of two equal keys, or words around a number or literal."""
     for name, count in _count_keys(value).items():
         if re.fullmatch(r"\w+", name) and len(re.findall(rf"\b{name}[\"']?\s*:", text)) > count:
             raise Unparsable(f"the JSON in the reply is malformed, and its key `{name}` appears twice")

@@ -128,11 +128,9 @@ class JudgeSession:
         return tuple(session for session in self.members.values() if session is not self)
 
     def total_asked(self) -> int:
-        """`asked` of this session and of its colleagues."""
         return sum(session.asked for session in (self, *self.colleagues))
 
     def total_spend(self) -> Usage:
-        """`spend` of this session and of its colleagues."""
         return Usage.sum(session.spend for session in (self, *self.colleagues))
 
     def own_attempts(self) -> AttemptRunner | None:
@@ -270,8 +268,7 @@ class JudgeSession:
             raise
 
     def _freshness(self, question: Question, again: bool) -> Freshness:
-        """Which stored calls may answer: with `retry_errors`, failures of this start alone, so that each is asked again once by all
-        processes. What this session has asked again is not asked a third time, whatever the clocks say."""
+        """Which stored calls may answer: with `retry_errors` failures of this start alone, and none asked again already."""
         if again:
             return Freshness.NONE
         retries = self.retry_errors and question.key not in self._retried

@@ -79,6 +79,5 @@ def cosine(left: Floats, right: Floats) -> float:
 
 
 def _dot(left: Floats, right: Floats) -> float:
-    """The dot product, exact up to one rounding: a product of two float32 fits into a double, and `fsum` adds without
-    error. So a stored vector gives the same score on every machine."""
+    """The dot product, exact up to one rounding, so that a stored vector gives the same score on every machine."""
     return math.fsum((left.astype(np.float64) * right.astype(np.float64)).tolist())

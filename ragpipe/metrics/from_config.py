@@ -152,8 +152,7 @@ def _module_of(path: Any) -> tuple[str, str]:
 
 
 def _shipped_module(class_name: str) -> str:
-    """The module of a shipped class: its file is the class's name without `Metric`, in snake case, or it is registered. Empty for any
-    other."""
+    """The module of a shipped class, by its name in snake case or its registration; empty for any other."""
     if not re.fullmatch(r"([A-Z][a-z0-9]*)+", class_name):
         return ""
     stem = re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Metric")).lower()

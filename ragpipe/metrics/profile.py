@@ -120,7 +120,6 @@ class DataProfile:
         return {name: found for name, found in self._of_outputs.items() if found.n_values}
 
     def document(self) -> dict[str, Any]:
-        """The whole profile as JSON."""
         cases = sum(self.cases.values())
         return {
             "samples": self.samples,
@@ -334,7 +333,6 @@ def _differing(methods: Mapping[str, _Method], ids: Sequence[str]) -> list[Findi
 
 
 def _is_too_often(answer: str, count: int, questions: int) -> bool:
-    """Whether an answer of this text to so many questions is suspicious."""
     if len(answer.split()) <= FEW_WORDS:
         return count >= MANY_SHORT and count >= NEARLY_ALL * questions
     if count < max(FEWEST, MANY * questions):
@@ -520,5 +518,4 @@ class Finding:
         return f"{self.text}; {self.fix}" if self.fix else self.text
 
     def document(self) -> dict[str, Any]:
-        """The finding as JSON."""
         return asdict(self)

@@ -53,8 +53,7 @@ def _states(
     specs: Sequence[ScoreSpec],
     settings: ScoringSettings,
 ) -> dict[str, dict[str, Any]]:
-    """The state of each score that asks, by a calibration or none; `metrics` are the metrics of these scores, `shapes` the forms of the
-    answers by metric, empty where nothing was asked yet: everything else that binds a calibration is known."""
+    """The state of each score that asks; `metrics` are those of the scores, `shapes` the forms of answers, if known."""
     states = {}
     for spec in specs:
         if (metric := metrics.get(spec.name)) is None:

@@ -40,7 +40,6 @@ from ragpipe.runs.table_rows import (
 )
 from ragpipe.store.files import outside_cause
 from ragpipe.store.journal import journal_lines
-from ragpipe.store.parquet_parts import encoded_part
 from ragpipe.store.table_rows import SCORES, table_from
 
 
@@ -259,8 +258,7 @@ class ComputedScores:
             return ScoreColumns.of(self._metric.score_names, self._one_by_one(keys, prepared, error))
 
     def _one_by_one(self, keys: Sequence[CaseKey], prepared: Sequence[Any], error: BaseException) -> list[list[Score]]:
-        """The scores of each case by itself, after an error of all: that finds the cases at fault, and keeps the others. Where no case
-        fails alone, the metric depends on which cases come together, and the error is that of all."""
+        """The scores of each case by itself, after an error of all: the cases at fault, or all where none fails alone."""
         if len(keys) == 1:
             return [self._on_bug(keys[0], error)]
         rows, failed = list[list[Score]](), 0
@@ -380,8 +378,7 @@ def _decided(
     *,
     drawn: bool,
 ) -> Measurement:
-    """What counts where both members of a cascade judged: the second where the first was unsure, the first where the case was only
-    drawn to measure the bias of leaving the second out."""
+    """The second member's where the first was unsure, the first's where the case was drawn to measure the bias."""
     then = _combined(metric, jury, second)
     counting, name = (alone, cascade.first) if drawn else (then, cascade.then)
     decided = _of_cascade(counting, name, [alone, then], drawn=drawn)
@@ -421,14 +418,14 @@ def slices_of(block: int, size: int, largest: int) -> Iterator[Slice]:
 @dataclass(frozen=True, slots=True)
 class MeasuredSlice:
     """What came of the cases of a slice, in their order: their number, their lines of the journal, how many failed for a
-    transient reason, and for each that failed the kinds of error. `scores` are rows of `scores.parquet`, or the bytes of a
-    whole part where no metric asks and the slice is a block; `asked` are the rows of `judge_inputs.parquet` by case."""
+    transient reason, and for each that failed the kinds of error. `scores` are rows of `scores.parquet`, `asked` those of
+    `judge_inputs.parquet` by case."""
 
     cases: int
     lines: bytes
     transient: int
     errors: list[list[str]]
-    scores: pa.Table | bytes
+    scores: pa.Table
     asked: list[PackedInputs]
 
 
@@ -504,13 +501,11 @@ async def measure_slice(
             task.cancel()
     by_case: Sequence[Sequence[Measurement]] = measured or [()] * len(keys)
     now = time_of_entries()
-    table = measuring.score_table(keys, by_case, computed)
-    is_part = not measuring.asks and len(keys) == cases.size(part.block)
     return MeasuredSlice(
         len(keys),
         journal_lines(finished_entry(*each, now) for each in zip(keys, questions, by_case, strict=True)),
         sum(any(measurement.transient for measurement in measurements) for measurements in measured),
         [kinds for kinds in map(failure_kinds, measured) if kinds],
-        encoded_part(table) if is_part else table,
+        measuring.score_table(keys, by_case, computed),
         [packed_inputs(key, m, keep_messages=keep_messages) for key, m in zip(keys, measured, strict=False)],
     )

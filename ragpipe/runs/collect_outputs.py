@@ -299,8 +299,7 @@ class _MethodCollection:
 
 
 def _with_times(output: Output, tally: AskTally) -> Output:
-    """The output with its requests, the time of the last of them as `total` (unless the system names its own), and the time
-    before it as `waited` where there was any."""
+    """The output with its requests, the time of the last as `total` unless it has one, and any before as `waited`."""
     timings = {"total": tally.latency_ms or 0.0, **output.timings}
     if tally.attempts > 1 or tally.waited_ms >= _WORTH_RECORDING_MS:
         timings["waited"] = tally.waited_ms
@@ -386,8 +385,7 @@ def _output(fields: dict[str, Any], sample: Sample) -> Output:
 
 
 def _unstorable_values(value: Any, key: str) -> Iterator[tuple[str, str, str]]:
-    """(key, value, what is expected) for each number or text of an answer that no file can hold: NaN, infinities, lone
-    surrogates."""
+    """(key, value, what is expected) for each NaN, infinity and lone surrogate of an answer."""
     if isinstance(value, float) and not math.isfinite(value):
         yield key, str(value), "a finite number"
     elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):

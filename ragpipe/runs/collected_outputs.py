@@ -104,7 +104,6 @@ class SystemFailures(NamedTuple):
 
 
 def system_failures(outputs: Path) -> SystemFailures:
-    """The failures of the system in a run's `outputs.parquet`."""
     table = read_columns(outputs, ["sample_id", "error"])
     failures = table.filter(pc.is_valid(table["error"]))
     first = failures.slice(0, 1).to_pylist()

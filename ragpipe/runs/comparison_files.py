@@ -57,9 +57,7 @@ def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: Co
         if settings.kind == "methods":
             sides = [opened(base, method) for method in _methods(base, opened(base, None), settings)]
         else:
-            methods: list[str | None] = [*settings.candidate_methods] or [None]
-            sides = [opened(base, settings.base_method)]
-            sides += [opened(folder, method) for folder in candidates for method in methods]
+            sides = [opened(base, settings.base_method), *(opened(folder, None) for folder in candidates)]
         found = [find_preference(base, side.folder) for side in sides[1:]]
         asked = [None if folder is None else opened(folder, None) for folder in found]
         comparisons = compare_sides(sides[0], sides[1:], settings, asked)
@@ -112,7 +110,7 @@ def write_comparison(compared: ComparedRuns) -> Path:
 def _methods(folder: RunFolder, side: Side, settings: CompareSettings) -> list[str]:
     """The base method, then those that are compared with it. Raises ConfigError where there are fewer than two."""
     base = settings.base_method or side.methods[0]
-    others = [name for name in settings.candidate_methods or side.methods if name != base]
+    others = [name for name in side.methods if name != base]
     if not others:
         fix = "compare=runs base=RUN candidate=RUN compares two runs"
         actual = f"one method, {base}"

@@ -251,7 +251,6 @@ class GracefulShutdown:
         _by_loop[self._loop] = self
 
     def leave_loop(self) -> None:
-        """The loop has finished."""
         if self._timer:
             self._timer.cancel()
         if self._loop:

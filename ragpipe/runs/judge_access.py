@@ -306,7 +306,6 @@ def missing_keys(config: RunConfig) -> list[Problem]:
 
 
 def _unset_variable(model: JudgeSettings, config: RunConfig) -> str | None:
-    """The variable that holds the model's key, where it is not set."""
     name = config.transport.key_variable(model) if model is config.judge else model.key_variable
     if name is not None:
         return None if os.environ.get(name) else name

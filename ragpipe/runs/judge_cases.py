@@ -229,11 +229,7 @@ class JudgeStage:
             packed = (rows for part in measured for rows in part.asked)
             groups = row_groups(packed, GROUP_BYTES)
             self._inputs.write_groups(index, (table_from(columns, JUDGE_INPUTS) for columns in groups))
-        scores = [part.scores for part in measured]
-        if isinstance(scores[0], bytes):
-            self._scores.write_encoded(index, scores[0])
-        else:
-            self._scores.write(index, pa.concat_tables(scores))
+        self._scores.write(index, pa.concat_tables([part.scores for part in measured]))
 
     def _count(self, cases: int, transient: int, errors: Iterable[Sequence[str]]) -> None:
         """Count finished cases: those that failed for a transient reason, and the kinds of error of each that failed."""
@@ -258,8 +254,7 @@ class JudgeStage:
         self.state.done += len(keys)
 
     def _blocks_to_retry(self, finished: set[int]) -> set[int]:
-        """The finished blocks with a case that failed for a transient reason (with `retry_errors`: for any), or with one that
-        the journal does not have, because it was moved away or damaged."""
+        """The finished blocks with a case that is to be asked again, or that the journal lacks."""
 
         def is_settled(key: CaseKey) -> bool:
             mark = self._known.get(key)
@@ -405,7 +400,6 @@ class CaseMarks:
         return len(self._marks)
 
     def get(self, case: CaseKey) -> CaseMark | None:
-        """The mark of a case; None where it has none."""
         return self._marks.get(name_digest(*map(str, case))) if self._marks else None
 
     def __setitem__(self, case: CaseKey, mark: CaseMark) -> None:

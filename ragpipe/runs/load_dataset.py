@@ -39,7 +39,6 @@ class _BlockWriter:
         self._bytes = self.count = 0
 
     def add(self, row: dict[str, Any], size: int) -> None:
-        """Add a row that counts as `size` bytes."""
         self._rows.append(row)
         self._bytes += size
         self.count += 1

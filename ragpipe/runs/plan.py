@@ -314,7 +314,6 @@ class _Planner:
         self._asked: dict[tuple[str, int], list[tuple[int, Asked]]] = {}
 
     async def add_all(self, cases: Iterable[Case]) -> None:
-        """Add all cases for all metrics."""
         for case in cases:
             self._cases += 1
             if case.sample.id != self._sample_id:
@@ -366,9 +365,7 @@ class _Planner:
         return False
 
     def _asked_before(self, asked: Asked, length: int, is_known: bool) -> bool:
-        """Whether an earlier metric asks the same about this case, or about another output for its question; if not, it is kept for
-        later ones. Of another output only what is the same for certain counts: a question that waits for no reply that may be
-        another."""
+        """Whether the same is asked before about this case or, for certain, about another output; if not, it is kept."""
         earlier = self._asked.setdefault((asked.prompt.sha256, length), [])
         for number, item in earlier:
             if (is_known or number == self._cases) and (asked.answer, asked.values) == (item.answer, item.values):
@@ -377,7 +374,6 @@ class _Planner:
         return False
 
     def plan(self) -> Plan:
-        """The plan of all cases so far."""
         return Plan(
             self._cases,
             self._iterations,
@@ -419,7 +415,6 @@ class _Gaps:
             self._metrics.setdefault((method, reason.removeprefix(NOT_RECORDED)), {})[metric] = None
 
     def named(self) -> list[tuple[Gap, list[str]]]:
-        """The gaps that a metric is skipped for."""
         named = ((gap, list(self._metrics.get((gap.method, gap.part), ()))) for gap in self.recording.gaps())
         return [(gap, names) for gap, names in named if names]
 

@@ -184,11 +184,10 @@ def open_preference(
 def _paired_methods(folder: RunFolder, settings: CompareSettings) -> list[tuple[str | None, str | None]]:
     """Which methods are paired: base and candidates, or every two methods of the run in `folder`."""
     if settings.kind == "runs":
-        candidates: list[str | None] = [*settings.candidate_methods] or [None]
-        return [(settings.base_method, method) for method in candidates]
+        return [(settings.base_method, None)]
     methods = pc.unique(read_columns(folder.outputs, ["method"])["method"]).to_pylist()
     base = settings.base_method or methods[0]
-    others = [name for name in settings.candidate_methods or methods if name != base]
+    others = [name for name in methods if name != base]
     return list(combinations((base, *others), 2))
 
 

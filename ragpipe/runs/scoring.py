@@ -163,8 +163,7 @@ class ScoreInputs:
 
 @dataclass(frozen=True)
 class _ScoredCases:
-    """The results of all cases: the parts of `metrics.json` and `low_scores.json` that follow from them, their number, and the
-    judge's time per case in milliseconds."""
+    """What follows from all cases: parts of both documents, their number, and the judge's milliseconds per case."""
 
     metrics: dict[str, Any]
     low_scores: Any
@@ -207,8 +206,7 @@ def _write_records(
     low_scores: LowScores,
     pointers: Pointers,
 ) -> None:
-    """Take block after block: one row of `records.parquet` per case, and everything into the accumulators, the low scores and
-    the pointers."""
+    """Write a row of `records.parquet` per case, and take each block into the accumulators."""
     path, schema = inputs.folder / "records.parquet", records_schema(inputs.all_specs)
     with open_unless_same(path) as file, parquet_writer(file, schema, compression="zstd") as writer:
         groups = RowGroups(writer)
@@ -224,7 +222,6 @@ def _write_records(
 
 
 def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseBlock, dict[str, pa.Array]]]:
-    """The blocks of cases in their order, each with its `case_columns`."""
     blocks = case_blocks(inputs.samples, inputs.outputs, inputs.folder / "scores.parquet", size=inputs.block)
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
     for block in blocks:

@@ -222,7 +222,6 @@ def _holds(kept: Mapping[str, Baseline], needs: Mapping[str, BaselineNeeds]) -> 
 
 
 def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
-    """The configuration with these run ids as the baselines of its gates."""
     if not run_ids:
         return config
     gates = {

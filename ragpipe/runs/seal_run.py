@@ -46,8 +46,7 @@ def seal_run(
 
 
 def _sealed_costs(folder: RunFolder, previous: Mapping[str, Any], iterations: Collection[int]) -> dict[str, Any]:
-    """What was spent and the prices by iteration: as sealed before, except for iterations of this start and for those that an
-    earlier start scored and was killed before it sealed them."""
+    """What was spent and the prices by iteration: as sealed before, but for those that are not, or of this start."""
     spent, prices = dict(previous.get("spent", {})), dict(previous.get("prices", {}))
     for number in scored_iterations(folder):
         if number in iterations or str(number) not in spent:
@@ -106,7 +105,6 @@ def remove_damaged_seal(folder: RunFolder) -> str | None:
 
 
 def _readable_seal(folder: RunFolder) -> dict[str, Any]:
-    """The seal of a run; empty where there is none, or a damaged one."""
     try:
         return open_seal(folder.seal) or {}
     except ValueError:

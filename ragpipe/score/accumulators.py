@@ -212,7 +212,6 @@ class Accumulators:
 
 
 def _without_texts(chunks: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Of the column of chunks as JSON: where there are some and none has a text."""
     has_text = pc.match_substring_regex(chunks, r'"text": ?"[^"]')
     without: NDArray[np.bool_] = pc.and_(pc.not_equal(chunks, "[]"), pc.invert(has_text)).fill_null(False).to_numpy()
     return without

@@ -100,7 +100,6 @@ class SupportCounts:
         self._types: dict[str, dict[str, GrowingArray[np.int64]]] = {}
 
     def add(self, block: CaseBlock, facts: Facts) -> None:
-        """The next block."""
         ends = np.cumsum(block.chunks.counts).tolist()
         columns: list[list[Any]] = []
         for name in (name for name in facts.columns if name in facts.measured):

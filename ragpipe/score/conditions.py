@@ -68,7 +68,6 @@ class _Condition(Settings):
         raise NotImplementedError
 
     def leaves(self) -> Iterator[_Condition]:
-        """The conditions on one thing each, in order."""
         parts = [part for key in ("all", "any", "none") for part in getattr(self, key, ())]
         yield from (leaf for part in parts for leaf in part.leaves()) if parts else [self]
 
@@ -89,7 +88,6 @@ class Bounds(_Condition):
         return self
 
     def _within(self, values: NDArray[np.float64]) -> list[Truth]:
-        """The bounds that are given, each as a truth; NaN is unknown."""
         with np.errstate(invalid="ignore"):
             tests = (
                 None if self.below is None else values < self.below - TOLERANCE,

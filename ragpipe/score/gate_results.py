@@ -98,10 +98,7 @@ def _places(ledger: Accumulators, gate: Mapping[str, Any]) -> NDArray[np.int64]:
 
 
 def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | None) -> float | None:
-    """How improbable figures so far beyond the limit are if the true ones were at it, one-sided; of two limits the nearer one.
-
-    None where no interval can say that a limit is broken.
-    """
+    """How improbable figures so far beyond the nearer limit are if the true ones were at it; None without an interval."""
     places = _places(ledger, gate)
     scale: tuple[float | None, float | None] = (0.0, 1.0)
     if "failure_mode" in gate and "against" not in gate:
@@ -392,11 +389,7 @@ def undecided_words(gate: Mapping[str, Any], precision: Precision, level: float)
 
 
 def _needed_words(cases: int, precision: Precision) -> str:
-    """How many cases it takes; where labels correct the value how many labels, and more cases only where these run out.
-
-    Labels and cases that both grow by a factor k divide the variance of a corrected value by k. Where labels are few among the
-    cases, more labels alone do so nearly; where k times the labels are more than the cases, labelling all would not be enough.
-    """
+    """How many cases it takes; where labels correct the value how many labels, and cases where these run out."""
     if precision.labels is None:
         return f"{_rounded(cases):,}"
     labels = max(_rounded(-(-precision.labels * cases // precision.cases)), precision.labels + 1)

@@ -223,8 +223,7 @@ def _why_none(score: Mapping[str, Any]) -> str:
 
 
 def _figures(gate: Definition, measured: Sequence[Mapping[str, Any]], together: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The figures of a gate over the iterations; those of `together` come first, but for a failure mode that no iteration can
-    decide."""
+    """The figures over the iterations; `together` comes first, but for a failure mode that none can decide."""
     known = [iteration for iteration in measured if iteration["value"] is not None]
     values = [iteration["value"] for iteration in known]
     counts = {name: sum(iteration[name] for iteration in measured) for name in _COUNTS}
@@ -281,8 +280,7 @@ def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
 
 
 def _decided(gate: Definition, figures: Mapping[str, Any]) -> str:
-    """The verdict of the gate alone, whatever the others say. By interval it has `passed` when all of the interval is within the
-    limits, and `failed` when all of it is outside."""
+    """The verdict of the gate alone; by interval `passed` and `failed` where all of it is inside or outside."""
     if "against" in gate:
         state: str = figures["paired"]["state"]
         return state
@@ -428,5 +426,4 @@ def number(value: float, gate: Mapping[str, Any]) -> str:
 
 
 def _with_unit(text: str, gate: Mapping[str, Any]) -> str:
-    """`1,234 ms`, where the gate has a unit."""
     return f"{float(text):,.10g} {gate['unit']}" if gate.get("unit") else text

@@ -228,8 +228,7 @@ def _combine_scores(
     flips: _Flips,
     level: float,
 ) -> dict[str, Any]:
-    """Put every score over all iterations in place of the list of what each says, in every summary that has it, and collect
-    the flips. Returns `shared`, the methods on the questions that they share."""
+    """Put every score over all iterations into every summary that has it, and collect the flips. Returns `shared`."""
     samples, shared = flips.cases.samples, dict[str, Any]()
     for name, scale in declared.items():
         repeated = repeats(tables, name, len(flips.cases))

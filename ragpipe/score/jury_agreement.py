@@ -137,8 +137,7 @@ def raters_agreement(values: Floats, names: Sequence[str], *, nominal: bool) -> 
 
 
 def _cascade(score: _Score, spec: ScoreSpec) -> dict[str, Any]:
-    """How often the second member decided, and how the mean differs from the one that it alone would have had in these cases: by
-    the cases that both judged, with the drawn ones standing for all of which the first was sure (docs/statistics.md)."""
+    """How often the second member decided, and how the mean differs from its own alone (docs/statistics.md)."""
     decided = np.array([sent for sent, _, _ in score.cascades])
     first = np.array([value for _, value, _ in score.cascades])
     then = np.array([value for _, _, value in score.cascades])

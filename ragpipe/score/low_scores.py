@@ -144,11 +144,7 @@ class LowScores:
 
 
 class _Versions:
-    """What the outputs of a run are told apart by: the `version` that they name, else the method; nothing where there is one alone.
-
-    A question is low with a version where one of its cases is. Each version is held against the one before it, in the order of the
-    data; each method against the first.
-    """
+    """The outputs by version, else by method: each version against the one before, each method against the first."""
 
     def __init__(self, ledger: Accumulators, samples: Path):
         self._ledger, self._samples = ledger, samples

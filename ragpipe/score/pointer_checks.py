@@ -192,7 +192,6 @@ def read_pointers(samples: Path, outputs: Path) -> Pointers:
 
 
 def _gold_ids(samples: pa.Table) -> dict[str, pa.ListArray]:
-    """The gold ids of each sample, by the fields that have some."""
     lists = {
         "relevant_docs": samples["relevant_docs"].combine_chunks(),
         "relevant_chunks": samples["relevant_chunks"].combine_chunks(),

@@ -420,8 +420,7 @@ class ScoringSettings(Settings):
         ]
 
     def _gates_off_scale(self, specs: Sequence[ScoreSpec]) -> list[str]:
-        """Fixed limits on a score whose method has no threshold, though another method of it has one: by this method the values
-        are of another scale."""
+        """Fixed limits on a score whose method has another scale than the one that has a threshold."""
         by_method = {
             spec.name: spec.method
             for spec in specs

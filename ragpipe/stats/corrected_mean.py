@@ -69,7 +69,6 @@ class _Cases:
 
     @property
     def counts(self) -> tuple[Whole, Whole]:
-        """Cases and labels of each stratum."""
         of_all = np.bincount(self.strata)
         return of_all, np.bincount(self.strata[self.labelled], minlength=len(of_all))
 

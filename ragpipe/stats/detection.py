@@ -146,8 +146,7 @@ def _mean_right(labels: Floats, verdicts: Floats, codes: Whole, of_class: float,
 
 
 def _placements(labels: Floats, scores: Floats) -> Floats:
-    """The share of the rows of the other class that a row beats, equal scores counting one half: what a positive row
-    beats scores lower, what a negative row beats scores higher."""
+    """The share of the rows of the other class that a row beats, equal scores counting one half."""
     is_positive = labels == 1
     positive = int(np.sum(is_positive))
     among_all = ranks(scores)

@@ -172,6 +172,5 @@ def _span(classes: Floats, *, squared: bool) -> float:
 
 
 def _raters(ratings: Floats) -> Whole:
-    """How many rated each unit."""
     counts: Whole = np.sum(~np.isnan(ratings), axis=1)
     return counts

@@ -191,7 +191,6 @@ def wire_hash_of(cell: Any) -> str | None:
 
 
 def unpacked(row: PackedCall) -> Call:
-    """The call as the store has it."""
     return _call(row.key, row.shared, row.cells)
 
 

@@ -218,8 +218,7 @@ class CallWorker(threading.Thread):
         return outcomes
 
     def _free_claims_of_closed_loops(self, keys: Sequence[str]) -> None:
-        """Free the claims on these keys that were granted to tasks of an event loop which was closed since: no task is left to
-        give them back, perhaps not even one that was told of them."""
+        """Free the claims on these keys of tasks whose event loop was closed: none is left to give them back."""
         lost = [key for key in keys if (loop := self._granted.get(key)) is not None and loop.is_closed()]
         if lost:
             self.table.write([], lost)

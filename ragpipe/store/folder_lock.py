@@ -17,7 +17,7 @@ from typing import Self
 
 from ragpipe.core.errors import FolderLocked, OutputError
 from ragpipe.store.files import output_error
-from ragpipe.store.processes import started_at, started_command, this_process
+from ragpipe.store.processes import STARTED_AT, started_command, this_process
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class FolderLock:
 
 def _content() -> bytes:
     me = this_process()
-    content = {"pid": me.pid, "host": me.host, "started": started_at(), "mark": me.mark, "command": started_command()}
+    content = {"pid": me.pid, "host": me.host, "started": STARTED_AT, "mark": me.mark, "command": started_command()}
     return json.dumps(content).encode("ascii")
 
 

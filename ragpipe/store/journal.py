@@ -298,8 +298,7 @@ def _line(event: str, number: int, amount: Amount, name: str = "") -> dict[str, 
 
 
 def _summed(path: Path, ledger: Amount, spent_before: Amount) -> tuple[Amount, Amount, dict[str, Amount]]:
-    """What all earlier starts have spent, and the part of it that no answer confirms, both without the open holds that have a name;
-    and these by name."""
+    """What earlier starts have spent, the part that no answer confirms, both without named open holds, and these."""
     totals = {"ledger": Amount(), "spent": Amount(), "assumed": Amount()}
     is_new, held, answered = True, dict[int, tuple[str, Amount]](), Amount()
     for entry in read_entries(path, form=_FORM):

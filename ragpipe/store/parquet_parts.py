@@ -12,7 +12,6 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -66,17 +65,6 @@ class Parts:
 
         Raises as `write`, and OutputError when the folder above was removed.
         """
-        with self._open(index) as file:
-            _write_groups(file, self.schema, groups, f"part {index} of {self.folder}")
-
-    def write_encoded(self, index: int, part: bytes) -> None:
-        """Write part number `index` (from 0), which `encoded_part` made. Raises as `write_groups`."""
-        with self._open(index) as file:
-            file.write(part)
-
-    @contextmanager
-    def _open(self, index: int) -> Iterator[BinaryIO]:
-        """A file that becomes part number `index`, with the hash of its bytes beside it."""
         try:
             for folder in (self.folder.parent, self.folder):
                 folder.mkdir(exist_ok=True)  # not the folders above: what was deleted during a run stays deleted
@@ -85,7 +73,11 @@ class Parts:
         self._sum(index).unlink(missing_ok=True)
         with atomic_open(self.path(index)) as file:
             hashing = Hashing(file)
-            yield cast(BinaryIO, hashing)
+            with parquet_writer(cast(BinaryIO, hashing), self.schema, **_FORMAT) as writer:
+                for table in groups:
+                    if not table.schema.equals(self.schema):
+                        raise ValueError(f"part {index} of {self.folder}: columns {table.schema} are not {self.schema}")
+                    _write(writer, table)
         atomic_write(self._sum(index), hashing.digest.hexdigest())
 
     def _sum(self, index: int) -> Path:
@@ -138,7 +130,6 @@ class Parts:
                 _write(writer, table)
 
     def _fault(self, index: int, path: Path) -> str | None:
-        """What is wrong with a part, None for a complete one."""
         try:
             if path.is_symlink():
                 return "a symbolic link"
@@ -176,13 +167,6 @@ class Parts:
             raise output_error(self.folder, error, "read") from error
 
 
-def encoded_part(table: pa.Table) -> bytes:
-    """The bytes of a part of one row group, as `Parts.write` writes it."""
-    file = BytesIO()
-    _write_groups(file, table.schema, [table], "a part")
-    return file.getvalue()
-
-
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
@@ -190,15 +174,6 @@ def _reading(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         fix = "remove it and start again: its cases are done again from the call store"
         raise DataError("a part is broken", [Problem(str(path), "file", str(error), "a Parquet part", fix)]) from error
-
-
-def _write_groups(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table], name: str) -> None:
-    """Write one row group per table. Raises ValueError, with `name`, for a table of another schema."""
-    with parquet_writer(file, schema, **_FORMAT) as writer:
-        for table in groups:
-            if not table.schema.equals(schema):
-                raise ValueError(f"{name}: columns {table.schema} are not {schema}")
-            _write(writer, table)
 
 
 def _write(writer: pq.ParquetWriter, table: pa.Table) -> None:

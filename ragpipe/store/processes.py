@@ -9,13 +9,14 @@ import re
 import shlex
 import socket
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+STARTED_AT = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+"""When this process loaded ragpipe, ISO 8601 to the second."""
 _PROC = Path("/proc")
 _SECRET = re.compile(r"(?i)((?:key|token|secret|password)\w*(?<!_env)(?<!tokens)=).+|\bsk-[\w-]{8,}")
 """Values that may be secret. The name of an environment variable (`api_key_env`) is none, nor is a number of tokens."""
@@ -77,18 +78,6 @@ def is_stopped(process: Process) -> bool:
         return False
     stat = _stat(process.pid)
     return stat is not None and stat[0] in "Tt"
-
-
-def started_at() -> str:
-    """When this process started, UTC, ISO 8601 to the second."""
-    seconds = time.time()
-    try:
-        uptime = float((_PROC / "uptime").read_text().split()[0])
-        ticks = int(_stat(os.getpid())[1])  # type: ignore[index]
-        seconds -= uptime - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, TypeError, ValueError):
-        pass  # not Linux: the time of asking is near enough
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def started_command() -> str:

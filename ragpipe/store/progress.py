@@ -45,7 +45,6 @@ class FinishedCase(NamedTuple):
 
 
 def _shown(finished: FinishedCase) -> dict[str, Any]:
-    """The entry of a case."""
     case = finished.case
     return {
         "hash": sha256(list(case)),

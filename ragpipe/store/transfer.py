@@ -164,7 +164,6 @@ def call_in(row: Mapping[str, Any]) -> Call:
 
 
 def payment_in(row: Mapping[str, Any]) -> Payment:
-    """The payment of a row."""
     return Payment(**{name: row[name] for name in PAYMENTS})
 
 

@@ -86,8 +86,7 @@ def failure_message(error: BaseException, part: Slice | None = None) -> bytes:
 
 def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
     """What came of a slice."""
-    is_part = isinstance(measured.scores, bytes)
-    scores = measured.scores if is_part else _table_bytes(measured.scores)
+    scores = _table_bytes(measured.scores)
     values = {
         "slice": part,
         "cases": measured.cases,
@@ -95,7 +94,6 @@ def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:
         "errors": measured.errors,
         "lines": len(measured.lines),
         "scores": len(scores),
-        "is_part": is_part,
         "asked": [(rows.cells, rows.size, len(rows.texts)) for rows in measured.asked],
     }
     return packed_message(values, b"".join([measured.lines, scores, *(rows.texts for rows in measured.asked)]))
@@ -118,7 +116,6 @@ def measured_of(values: dict[str, Any], content: bytes) -> MeasuredSlice:
         PackedInputs(tuple(map(tuple, cells)), size, text)
         for (cells, size, _), text in zip(values["asked"], texts, strict=True)
     ]
-    if not values["is_part"]:
-        with pa.ipc.open_stream(scores) as reader:
-            scores = reader.read_all()
-    return MeasuredSlice(values["cases"], lines, values["transient"], values["errors"], scores, asked)
+    with pa.ipc.open_stream(scores) as reader:
+        table = reader.read_all()
+    return MeasuredSlice(values["cases"], lines, values["transient"], values["errors"], table, asked)

@@ -175,8 +175,7 @@ def _supports_all(roles: Mapping[str, Any], settings: RulesSettings) -> YesNo:
 
 
 def _supports_a_point(roles: Mapping[str, Any], settings: RulesSettings) -> YesNo:
-    """Whether the sources support a claim of the text and contradict none. An existing YES remains. Raises Skipped where a question
-    is shown: strings do not tell whether an answer responds to it."""
+    """Whether the sources support a claim and contradict none; YES remains. Raises Skipped where a question is shown."""
     if "question" in roles:
         raise Skipped(CANNOT_ANSWER)
     if _has_existing(roles):
@@ -209,10 +208,7 @@ def _groundedness(roles: Mapping[str, Any], settings: RulesSettings) -> Grounded
 
 
 def _mostly_cited(claims: Sequence[str]) -> bool | None:
-    """Whether at least half of the claims have a citation mark: a mark often covers the sentences before it too.
-
-    None without any mark: citations that are recorded apart from the answer are not in its text.
-    """
+    """Whether at least half of the claims have a citation mark; None without any mark in the text."""
     marked = sum(has_mark(claim) for claim in claims)
     return 2 * marked >= len(claims) if marked else None
 
@@ -233,8 +229,7 @@ def _grade(findings: list[ClaimFinding]) -> tuple[int, str]:
 
 
 def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
-    """The claims of the answer, or of the reference where that is the text. Raises Skipped for alternative references: they
-    have no single list of claims."""
+    """The claims of the answer, or of the reference where that is the text. Raises Skipped for alternative references."""
     text = roles["text"] if "text" in roles else roles["reference"]
     if isinstance(text, AnyReference):
         raise Skipped(CANNOT_ANSWER)
@@ -242,8 +237,7 @@ def _claims(roles: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _claims_of(text: str) -> tuple[str, ...]:
-    """The claims of a text; none of one that declines in another language. Raises Skipped where it has none and may state
-    something all the same."""
+    """The claims of a text; none of one that declines. Raises Skipped where none is found and it may state something."""
     claims = () if declines(text) else extract_claims(text)
     if not claims and not declines(text) and states_without_words(text):
         raise Skipped(CANNOT_ANSWER)

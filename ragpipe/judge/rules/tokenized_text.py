@@ -213,10 +213,7 @@ def _sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _names(text: str, tokens: tuple[Token, ...]) -> tuple[str, ...]:
-    """Stems of capitalised words that are names by their position.
-
-    At the start of a sentence a capital says nothing, unless another capitalised word follows at once.
-    """
+    """Stems of capitalised words that are names: within a sentence, or at its start before another such word."""
     words = [token for token in tokens if token.text[0].isalpha()]
     capitalised = sum(token.text[0].isupper() for token in words)
     if len(words) > 3 and capitalised > 0.6 * len(words):

@@ -188,8 +188,7 @@ class RetrievalMetric(Computed):
         return lines
 
     def _matched(self, case: Case) -> Gold:
-        """The gold items, in the form in which they name what this output retrieved. Empty where there are only
-        groups."""
+        """The gold items as they name what this output retrieved; empty where there are only groups."""
         chunks = case.contexts
         gold = gold_of(case.sample, self.unit, chunks=chunks, require_snippet=self.require_snippet)
         return gold or gold_of_groups(case.sample, self.unit, chunks)

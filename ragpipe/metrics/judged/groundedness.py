@@ -119,8 +119,7 @@ def _shows_marks(case: Case) -> bool:
 
 
 def _citation_lines(case: Case, contexts_shown: int) -> list[str]:
-    """The recorded citations, one line each: the numbers of the cited contexts in the prompt, and the citing passage of the
-    answer. An id that several contexts have names all of them."""
+    """The recorded citations, one line each: the numbers of the cited contexts, and the citing passage."""
     numbers: dict[str, list[str]] = {}
     for i, chunk in enumerate(case.contexts, 1):
         numbers.setdefault(chunk.id, []).extend([f"[{i}]"] if i <= contexts_shown else [])

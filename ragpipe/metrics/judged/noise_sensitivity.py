@@ -94,8 +94,7 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         return [claim for claim, verdict in zip(claims, verdicts, strict=True) if not verdict.correct]
 
     async def _chunk_numbers(self, case: Case, judge: Judge, claims: list[str]) -> list[list[int]]:
-        """The numbers of the chunks that state each claim. A claim with a number that no chunk has is asked about once more,
-        as one without a verdict is; then it is an error, never left out."""
+        """The chunks that state each claim, by number; a number that no chunk has is asked about once more."""
         count = len(case.contexts)
 
         async def ask(part: list[str], again: bool) -> list[ClaimOrigin]:

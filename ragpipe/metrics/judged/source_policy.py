@@ -134,14 +134,12 @@ class SourcePolicyMetric(JudgeMetric):
                 row["violation"] = "quote_without_attribution"
 
     def _is_beside(self, quote: str, passage: str) -> bool:
-        """Whether a cited passage contains the quote, or as many words of it in a row as make a quote: the mark may be at the
-        end of a quote of several sentences."""
+        """Whether a cited passage contains the quote, or so many of its words in a row as make a quote."""
         return occurs(quote, [normalise(passage)]) or bool(find_verbatim(passage, quote, self.quote_words).spans)
 
 
 def _use_by_strings(answer: str, chunk: Chunk, elsewhere: WordRuns) -> tuple[VerbatimMatch, str | None]:
-    """The verbatim spans, and the use of a chunk where strings settle it: any exclusive span of a `no_use` chunk, or an answer that is nothing but
-    spans of a `quote_only` chunk."""
+    """The verbatim spans, and the use of a chunk where strings settle it."""
     verbatim = find_verbatim(answer, chunk.text, elsewhere.min_words, elsewhere)
     if not any(c.isalnum() for c in chunk.text):
         return verbatim, "not_used"  # nothing in it that could be used
@@ -153,8 +151,7 @@ def _use_by_strings(answer: str, chunk: Chunk, elsewhere: WordRuns) -> tuple[Ver
 
 
 def _attributable_quotes(item: RestrictedChunk, row: dict[str, Any]) -> list[str]:
-    """The quotes of a `quote_only` chunk that need a citation. Empty where its words are in a free chunk too: the answer
-    may have quoted that one."""
+    """The quotes of a `quote_only` chunk that need a citation: none whose words are in a free chunk too."""
     if item.chunk.policy != "quote_only" or row["use"] != "direct_quote":
         return []
     quotes = [span.text for span in item.verbatim.spans if span.exclusive]

@@ -174,8 +174,7 @@ def _is_sign(character: str) -> bool:
 
 
 def _marked(case: Case) -> Iterator[Cited]:
-    """The citations of the marks in the answer. Where the text names sources and no mark of it names a chunk, one that is
-    unresolved."""
+    """The citations of the answer's marks; an unresolved one where the text names sources and no mark names a chunk."""
     marks = find_marks(case.answer, _ids(case))
     numbers = [number for mark in marks for number in mark.numbers]
     if not numbers and not any(mark.ids for mark in marks):

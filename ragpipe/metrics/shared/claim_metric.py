@@ -102,8 +102,7 @@ def clean_claims(claims: Iterable[str]) -> list[str]:
 
 
 def _deduplicate(claims: Iterable[JudgedClaim]) -> list[JudgedClaim]:
-    """Each claim once, at its first place. Of several verdicts on a claim the worst counts: contradicted, then not
-    supported."""
+    """Each claim once, at its first place, with the worst verdict: contradicted, then not supported."""
     by_text: dict[str, JudgedClaim] = {}
     for claim in claims:
         if _has_a_word(claim.claim) and (claim.claim not in by_text or _worse(claim, by_text[claim.claim])):

@@ -155,7 +155,6 @@ async def verdicts_in_batches(
 
 
 def _by_position(verdicts: Sequence[N], count: int) -> tuple[dict[int, N], list[int]]:
-    """The verdicts by position from 0, and the positions that have none, several, or a doubtful one."""
     times = Counter(verdict.index for verdict in verdicts)
     if any(not 1 <= index <= count for index in times):
         return {}, list(range(count))

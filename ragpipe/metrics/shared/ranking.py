@@ -328,7 +328,6 @@ def ranked_list_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit
 
 
 def _ranked_chunks(chunks: list[Chunk], names: list[str], documents: list[str] | None) -> list[tuple[int, Chunk]]:
-    """The chunks with their ranks from 0: their own, or those of their documents."""
     if documents is None:
         return list(enumerate(chunks))
     rank_of = {name: rank for rank, name in enumerate(documents)}
@@ -374,12 +373,7 @@ def _ordered(chunks: list[Chunk], gold: Gold, order: str) -> list[Chunk]:
 
 
 def _matched(ranked: list[tuple[int, Chunk]], gold: Gold, gains: list[float], width: int, required: set[int]) -> list[Row]:
-    """One row per rank. `required` are the ranks, from 0, with a member of a required support group.
-
-    A rank earns the gain of one gold item: the largest that was not earned before and, of equal ones, the narrowest.
-    So a chunk under two gold anchors cannot beat the ideal order, and leaves the wider anchor to chunks that are under
-    no other. All gold items that it matches count as found.
-    """
+    """One row per rank, which earns the largest gain not earned before; `required` are ranks of support groups."""
     matches: list[set[int]] = [set() for _ in range(width)]
     for rank, chunk in ranked:
         matches[rank].update(gold.matched(chunk))

@@ -8,7 +8,6 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.extras.ray.messages import HEAD, WorkerFailure, failure_message, measured_message, measured_of
 from ragpipe.runs.case_measuring import MeasuredSlice, Slice
 from ragpipe.runs.table_rows import PackedInputs
-from ragpipe.store.parquet_parts import encoded_part
 from ragpipe.store.table_rows import SCORES, table_from
 
 ROW = {
@@ -26,10 +25,9 @@ def arrived(message: bytes) -> MeasuredSlice:
     return measured_of(json.loads(values), content)
 
 
-@pytest.mark.parametrize("scores", [TABLE, encoded_part(TABLE)], ids=["table", "part"])
 @pytest.mark.parametrize("asked", [[], [PackedInputs((), 0, b"ab"), PackedInputs((("x", 1),), 4, b"c")]])
-def test_a_slice_arrives_as_it_was_measured(scores: object, asked: list[PackedInputs]) -> None:
-    sent = MeasuredSlice(2, LINES, 1, [["timeout", "other"]], scores, asked)
+def test_a_slice_arrives_as_it_was_measured(asked: list[PackedInputs]) -> None:
+    sent = MeasuredSlice(2, LINES, 1, [["timeout", "other"]], TABLE, asked)
     assert arrived(measured_message(sent, Slice(0, 0, 2))) == sent
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragpipe.core.errors import DataError
-from ragpipe.store.parquet_parts import Parts, encoded_part
+from ragpipe.store.parquet_parts import Parts
 from ragpipe.store.run_tables import numbered_rows, query_rows, rows_at
 from tests.support.memory import quick_folder
 
@@ -159,17 +159,6 @@ def test_the_folder_of_all_parts_goes_with_the_last(tmp_path: Path) -> None:
         assert (tmp_path / ".parts").exists()
         parts.join(tmp_path / f"{number}.parquet")
     assert sorted(os.listdir(tmp_path)) == ["0.parquet", "1.parquet"]
-
-
-@settings(max_examples=20, deadline=None)
-@given(row_lists)
-def test_a_part_that_was_encoded_elsewhere_has_the_same_bytes(rows: list[dict]) -> None:
-    with quick_folder() as folder:
-        parts = Parts(Path(folder) / "parts", SCHEMA)
-        parts.write(0, table(rows))
-        parts.write_encoded(1, encoded_part(table(rows)))
-        assert parts.path(1).read_bytes() == parts.path(0).read_bytes()
-        assert parts.done() == {0, 1}
 
 
 ROWS = [
