@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,18 @@ from ragpipe.score.case_blocks import aligned, keys_of
 from ragpipe.store.files import json_unless_same, open_unless_same
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import open_table, read_columns, read_json, reading_table, run_file_error
-from ragpipe.store.table_rows import REAL, TEXT, TEXTS, WHOLE, output_from, sample_from, sample_json, table_of
+from ragpipe.store.table_rows import (
+    OTHER_ANSWER,
+    REAL,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    output_columns,
+    output_from,
+    sample_from,
+    sample_json,
+    table_of,
+)
 
 LABELS_FOLDER = "labels"
 DRAW, DRAWN, LABELS = "draw.json", "draw.parquet", "labels.parquet"
@@ -258,7 +269,7 @@ def read_population(records: Sequence[Path], score: str) -> Population:
 @dataclass(frozen=True)
 class ShownCase:
     """A case without anything that was said of it: no score, no verdict, no name of a method, chunk or sample. `answer` and
-    `contexts` are None where the data set does not record them."""
+    `contexts` are None where the data set does not record them. Of a pair `other_answer` is the base's."""
 
     question: str
     history: list[Turn]
@@ -266,12 +277,27 @@ class ShownCase:
     contexts: list[str] | None
     references: list[str]
     answer_sha256: str
+    other_answer: str | None = None
+
+
+def turned_items(draw_id: str, drawn: pa.Table, outputs: Path) -> set[str]:
+    """The items of pairs whose other answer is shown first, half of them at random; none where the `outputs` are of no pairs. It follows
+    from the names of the case, which are in no file that people see."""
+    if OTHER_ANSWER not in output_columns(outputs):
+        return set()
+    names = drawn.select([*OUTPUT_KEY, "item"]).to_pylist()
+    return {row["item"] for row in names if int(sha256([draw_id, "order", *(row[name] for name in OUTPUT_KEY)])[:8], 16) % 2}
+
+
+def turned(case: ShownCase) -> ShownCase:
+    """A pair with the two answers the other way round."""
+    return replace(case, answer=case.other_answer, other_answer=case.answer)
 
 
 def read_shown_cases(folder: RunFolder, keys: Collection[Key]) -> dict[Key, ShownCase]:
     """These cases of a run, from its frozen tables; without those that the run does not have. Raises DataError."""
     wanted, shown = set(keys), {}
-    for outputs, samples in aligned(folder.samples, folder.outputs):
+    for outputs, samples in aligned(folder.samples, folder.outputs, of_outputs=output_columns(folder.outputs)):
         found = {place: key for place, key in enumerate(keys_of(outputs)) if key in wanted}
         rows = pa.array(list(found), pa.int64())
         cells = zip(found.values(), outputs.take(rows).to_pylist(), samples.take(rows).to_pylist(), strict=True)
@@ -285,6 +311,7 @@ def read_shown_cases(folder: RunFolder, keys: Collection[Key]) -> dict[Key, Show
                 None if output.chunks is None else [chunk.text for chunk in output.chunks],
                 distinct_references(sample.references),
                 answer_digest(sample, output),
+                getattr(output, OTHER_ANSWER, None),
             )
     return shown
 

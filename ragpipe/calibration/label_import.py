@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,8 +41,11 @@ class GivenLabel(NamedTuple):
     at: str | None
 
 
-def labels_of(draw: Draw, items: Iterable[str], events: Sequence[LabelEvent]) -> dict[LabelKey, GivenLabel | None]:
-    """What is left of a file's events: the last label of each key, after what was undone; None where all of it was undone.
+def labels_of(
+    draw: Draw, items: Iterable[str], events: Sequence[LabelEvent], turned: Collection[str] = ()
+) -> dict[LabelKey, GivenLabel | None]:
+    """What is left of a file's events: the last label of each key, after what was undone; None where all of it was undone. Of the items
+    `turned` people saw the other answer first, so that what they chose is turned back.
 
     Raises DataError, with every fault, for events of another draw, of another question, of unknown items, and for labels
     that are no grade and no number of the scale.
@@ -59,9 +62,16 @@ def labels_of(draw: Draw, items: Iterable[str], events: Sequence[LabelEvent]) ->
             if stack:
                 stack.pop()
         elif label := _label(draw, event, problems):
-            stack.append(label)
+            stack.append(_turned_back(label, draw) if event.item in turned else label)
     checked(problems)
     return {key: stack[-1] if stack else None for key, stack in stacks.items()}
+
+
+def _turned_back(label: GivenLabel, draw: Draw) -> GivenLabel:
+    """The label as if the answers had been shown the other way round: its value alone, the grade is what the person chose."""
+    if label.value is None or draw.low is None or draw.high is None:
+        return label
+    return label._replace(value=draw.low + draw.high - label.value)
 
 
 def merged_labels(
@@ -316,13 +326,20 @@ def sheet_rows(draw: Draw, items: Mapping[str, ShownCase], *, with_reference: bo
             "asked": f"{draw.question} Write one of: {grades}, {CANNOT_TELL}",
             "user_question": case.question,
             "earlier_turns": "\n\n".join(f"{turn.role}: {turn.text}" for turn in case.history),
-            "answer": "(not recorded)" if case.answer is None else case.answer,
+            **_answers(case),
             "contexts": "(not recorded)" if case.contexts is None else numbered_texts(case.contexts),
         }
         if with_reference:
             row["reference"] = numbered_texts(case.references) if len(case.references) > 1 else "".join(case.references)
         rows.append({name: printable(text) for name, text in row.items()})
     return rows
+
+
+def _answers(case: ShownCase) -> dict[str, str]:
+    """The answer, or both of a pair, by the names of their columns."""
+    if case.other_answer is not None:
+        return {"answer_a": case.answer or "", "answer_b": case.other_answer}
+    return {"answer": "(not recorded)" if case.answer is None else case.answer}
 
 
 def numbered_texts(texts: list[str]) -> str:

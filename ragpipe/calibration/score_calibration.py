@@ -68,7 +68,8 @@ def calibrate_score(
     spec, labels, judged = evidence.spec, evidence.labels, evidence.judged
     people = reference_of(labels, spec, evidence.bound_to.threshold)
     is_random = np.array([case.part in AGREEMENT_PARTS for case in labels.cases], dtype=np.bool_)
-    rated_all = RatedCases(people.labels, people.verdicts, judged.values, judged.verdicts, judged.questions)
+    by_judge = choices(judged.values) if spec.choice else judged.verdicts
+    rated_all = RatedCases(people.labels, people.verdicts, judged.values, by_judge, judged.questions)
     rated = rated_all.where(is_random)
     verdict, reason = _verdict(rated, spec, target, level)
     return ScoreCalibration(
@@ -119,6 +120,10 @@ def reference_of(labels: PeopleLabels, spec: ScoreSpec, threshold: float | None)
     known = ~np.isnan(ratings)
     # rounded, so that equal means are equal whatever the order of the ratings: ranks depend on ties
     means = np.round(np.nansum(ratings, axis=1) / np.sum(known, axis=1), _PLACES)
+    if spec.choice:
+        return PeopleReference(
+            means, most_chosen(ratings), ratings, "majority" if np.any(np.sum(known, axis=1) > 1) else "single"
+        )
     ends = [end for end in (spec.low, spec.high) if end is not None]
     is_binary = bool(np.isin(ratings[known], ends).all())
     limit = labels.threshold if labels.threshold is not None else threshold
@@ -129,6 +134,18 @@ def reference_of(labels: PeopleLabels, spec: ScoreSpec, threshold: float | None)
     several = bool(np.any(np.sum(known, axis=1) > 1))
     rule: Reference = ("majority" if is_binary else "mean") if several else "single"
     return PeopleReference(means, verdicts, by_rating, rule)
+
+
+def choices(values: Floats) -> Floats:
+    """Values of pairs as what was chosen: 1 a win, 0 a loss, .5 a tie; NaN stays. A mean above one half is a win."""
+    return np.asarray(0.5 + 0.5 * np.sign(values - 0.5))
+
+
+def most_chosen(ratings: Floats) -> Floats:
+    """What most annotators of each case chose; NaN where two choices have as many, or nobody chose."""
+    counts = np.stack([np.sum(ratings == value, axis=1) for value in (0.0, 0.5, 1.0)], axis=1)
+    is_tied = np.sum(counts == np.max(counts, axis=1, keepdims=True), axis=1) > 1
+    return np.where(is_tied, np.nan, np.argmax(counts, axis=1) / 2)
 
 
 def _verdict(
@@ -151,7 +168,8 @@ def _verdict(
 def length_baseline(rated: RatedCases, lengths: Floats, spec: ScoreSpec, level: float) -> LengthBaseline | None:
     """The length of the answer against the judge, on the cases that have both and a verdict of people; None where these are
     all of one class. The better of both directions counts, so the baseline is a little flattered."""
-    kept = ~np.isnan(rated.label_verdicts) & ~np.isnan(rated.scores) & ~np.isnan(lengths)
+    decided = (rated.label_verdicts == 0) | (rated.label_verdicts == 1)
+    kept = decided & ~np.isnan(rated.scores) & ~np.isnan(lengths)
     both, lengths = rated.where(kept), lengths[kept]
     area = auroc(both.label_verdicts, -lengths)
     if area.value is None:
@@ -202,7 +220,7 @@ def _labels(evidence: ScoreEvidence, people: PeopleReference) -> Iterator[Calibr
 
 
 def _verdict_of(verdict: float) -> bool | None:
-    return None if np.isnan(verdict) else bool(verdict)
+    return bool(verdict) if verdict in (0, 1) else None
 
 
 _SYMMETRIC = ("pearson", "spearman", "quadratic_kappa", "mae", "agreement", "kappa")
@@ -232,7 +250,8 @@ def human_ceiling(
     }
     statistics |= _of_all(ratings, verdicts, questions, spec, level)
     reliability = highest = None
-    if (of_two := statistics["pearson"].value) is not None:
+    correlation = statistics.get("pearson")
+    if correlation is not None and (of_two := correlation.value) is not None:
         of_two, raters = max(0.0, of_two), float(np.mean(np.sum(~np.isnan(ratings), axis=1)))
         reliability = raters * of_two / (1 + (raters - 1) * of_two)
         highest = math.sqrt(reliability * (1.0 if judge_reliability is None else max(0.0, judge_reliability)))
@@ -266,7 +285,7 @@ def _of_all(ratings: Floats, verdicts: Floats, questions: Whole, spec: ScoreSpec
     if spec.low is not None and spec.high is not None:
         scale = (spec.low, spec.high)
         statistics["alpha_interval"] = statistic_of(estimate_alpha(ratings, questions, scale=scale, level=level))
-    if np.any(np.sum(~np.isnan(verdicts), axis=1) > 1):
+    if not spec.choice and np.any(np.sum(~np.isnan(verdicts), axis=1) > 1):
         statistics["alpha"] = statistic_of(estimate_alpha(verdicts, questions, level=level))
         statistics["ac1"] = statistic_of(estimate_ac(verdicts, np.array([0.0, 1.0]), questions, level=level))
     return statistics
@@ -307,12 +326,14 @@ def agreement_statistics(rated: RatedCases, spec: ScoreSpec, level: float, *, fe
     Of values: `pearson`, `spearman`, `kendall`, and on a scale `quadratic_kappa`, `mae` (mean absolute difference) and
     `difference` (mean of score - label) in the scale of the score; `ac2` and `alpha_interval` of grades. Of verdicts: `agreement`,
     `kappa`, `ac1`, `alpha`, `sensitivity` and `specificity` (passed is the positive class), `balanced_accuracy`, and
-    `auroc` of the scores against people's verdicts. What is not defined has a reason and no value; without one verdict of
+    `auroc` of the scores against people's verdicts. Of a choice `agreement`, `kappa` and `agreement_without_ties` alone. What is not defined has a reason and no value; without one verdict of
     both raters there is none of these statistics. With `few` there are `agreement`, `kappa` and `auroc` alone: the others take
     longer than all slices may.
     """
-    statistics = {} if few else _of_values(rated.with_values(), spec, level)
     both = rated.with_verdicts()
+    if spec.choice:
+        return _of_choices(both, level) if len(both.labels) else {}
+    statistics = {} if few else _of_values(rated.with_values(), spec, level)
     if len(both.labels):
         statistics |= _agreement_and_kappa(both, level) if few else _of_verdicts(both, level)
     detected = rated.where(~np.isnan(rated.label_verdicts) & ~np.isnan(rated.scores))
@@ -332,13 +353,14 @@ def confusion_of(rated: RatedCases, spec: ScoreSpec) -> ConfusionTable | None:
     most ten values. None where there is nothing to count."""
     both = rated.with_verdicts()
     if len(both.labels):
-        return _counts(both.label_verdicts, both.verdicts, {0.0: "failed", 1.0: "passed"})
+        names = {value: name for name, value in spec.grades} if spec.choice else {0.0: "failed", 1.0: "passed"}
+        return _counts(both.label_verdicts, both.verdicts, names)
     values = rated.with_values()
     classes = np.unique(np.concatenate([values.labels, values.scores]))
     if not 0 < len(classes) <= _MOST_CLASSES:
         return None
-    names = {value: name for name, value in spec.grades}
-    return _counts(values.labels, values.scores, {float(value): names.get(value, f"{value:g}") for value in classes})
+    named = {value: name for name, value in spec.grades}
+    return _counts(values.labels, values.scores, {float(value): named.get(value, f"{value:g}") for value in classes})
 
 
 def _of_values(rated: RatedCases, spec: ScoreSpec, level: float) -> Statistics:
@@ -375,6 +397,14 @@ def _of_verdicts(rated: RatedCases, level: float) -> Statistics:
         **{name: statistic_of(rate(labels, verdicts, questions, level=level)) for name, rate in rates.items()},
         "balanced_accuracy": statistic_of(estimate_balanced_accuracy(labels, verdicts, questions, level=level)),
     }
+
+
+def _of_choices(rated: RatedCases, level: float) -> Statistics:
+    """Agreement and kappa of wins, ties and losses, and the agreement where neither rater chose a tie."""
+    decided = rated.where((rated.label_verdicts != 0.5) & (rated.verdicts != 0.5))
+    without_ties = (decided.label_verdicts == decided.verdicts).astype(float)
+    rate = estimate_rate(without_ties, decided.questions, level=level)
+    return {**_agreement_and_kappa(rated, level), "agreement_without_ties": statistic_of(rate)}
 
 
 def _agreement_and_kappa(rated: RatedCases, level: float) -> Statistics:

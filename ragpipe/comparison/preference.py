@@ -23,6 +23,8 @@ Whole = NDArray[np.int64]
 
 SCORE = "preference"
 """The name of the score in a preference run."""
+IDENTICAL = "the same answer"
+"""The reason of a tie without a call."""
 
 
 def pair_name(base: str | None, candidate: str | None) -> str:
@@ -35,7 +37,7 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
 
     `win_rate` counts a tie as half a win; `first` is the share of choices for the answer shown first, `inconsistent` that of pairs whose
     two orders gave different results, `longer` the win rate of the longer answer, `equal_length` that of the candidate were both as long
-    (`rate_at_equal_length`). `identical` answers are ties without a call; `left_out` counts by reason the pairs without a result.
+    (`rate_at_equal_length`, of answers that differ). `identical` answers are ties without a call; `left_out` counts by reason the pairs without a result.
     """
     rows, flipped = _rows_of(asked, base, candidate, pairs)
     if not len(rows):
@@ -44,8 +46,8 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
     values = 1 - values if flipped else values
     known = ~np.isnan(values)
     values, places = values[known], rows[known]
-    questions, lengths = _questions(asked)[places], _lengths(asked)[places] * (-1 if flipped else 1)
-    differ = lengths != 0
+    reasons, questions, lengths = (_reasons(asked), _questions(asked)[places], _lengths(asked)[places] * (-1 if flipped else 1))
+    same = np.array([reasons[place] == IDENTICAL for place in places.tolist()], dtype=np.bool_)
 
     def estimated(found: Estimate) -> dict[str, Any]:
         return {"n": found.n, "value": found.value, "interval": interval_document(found.interval), "reason": found.reason}
@@ -54,23 +56,29 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
         chosen = ~np.isnan(values) if chosen is None else chosen
         return estimated(estimate_mean(values[chosen], questions[chosen], low=0.0, high=1.0, level=level))
 
-    verdict, reasons = decide_preference(values, questions, level=level), _reasons(asked)
+    verdict, corrected = decide_preference(values, questions, level=level), _corrected(asked, len(rows), flipped=flipped)
+    equal = rate_at_equal_length(values[~same], lengths[~same], questions[~same], level=level)
     return {
         "run_id": asked.run_id,
         "judge": asked.metrics["judge"]["label"],
         "calibrated": asked.metrics["judge"]["calibrated"],
-        "state": verdict.state,
+        "state": verdict.state if corrected is None else _state(corrected["interval"]),
         "pairs": len(rows),
         **{name: getattr(verdict, name) for name in ("wins", "ties", "losses")},
-        "identical": sum(reasons[place] == "the same answer" for place in places.tolist()),
+        "identical": int(np.sum(same)),
         "left_out": dict(Counter(str(reasons[place]) for place in rows[~known].tolist())),
         "win_rate": {**estimated(verdict.rate), "questions": verdict.rate.clusters},
         "first": mean_of(asked.values(f"{SCORE}_first")[0][places]),
         "inconsistent": mean_of(asked.values(f"{SCORE}_inconsistent")[0][places]),
-        "longer": mean_of(np.where(lengths > 0, values, 1 - values), differ),
-        "equal_length": estimated(rate_at_equal_length(values, lengths, questions, level=level)),
-        "corrected": _corrected(asked, len(rows), flipped=flipped),
+        "longer": mean_of(np.where(lengths > 0, values, 1 - values), lengths != 0),
+        "equal_length": estimated(equal),
+        "corrected": corrected,
     }
+
+
+def _state(interval: Mapping[str, Any]) -> str:
+    """What a corrected win rate says: people's labels come before the judge's choices."""
+    return "better" if interval["low"] > 0.5 else "worse" if interval["high"] < 0.5 else "inconclusive"
 
 
 def _rows_of(asked: Side, base: Side, candidate: Side, pairs: Pairs) -> tuple[Whole, bool]:
@@ -146,7 +154,9 @@ def preference_lines(found: Mapping[str, Any]) -> list[str]:
     if found["left_out"]:
         said += f"; left out: {', '.join(f'{reason} {count:,}' for reason, count in found['left_out'].items())}"
     bias = f"position: {percent(found['first'])} of choices fell on the answer shown first, {percent(found['inconsistent'])} of pairs changed with the order"
-    length = f"length: the longer answer wins {percent(found['longer'])}; at equal length the new one wins {percent(found['equal_length'])}"
+    length = f"length: the longer answer wins {percent(found['longer'])}"
+    if found["equal_length"]["value"] is not None:
+        length += f"; at equal length the new one wins {percent(found['equal_length'])}"
     return [said, bias, length]
 
 

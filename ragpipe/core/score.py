@@ -27,7 +27,8 @@ class ScoreSpec:
     `binary` says that only 0 and 1 occur (its mean is a rate). `diagnostic` scores are shown but weigh nothing.
     `grades` are those that a judge gives, the best first, each with its lowest value; empty for a share of verdicts, a
     computed score and a scale without steps. `in_class` says that it is 1 where a case is of one class of several: the
-    name of the classification and of the class. `method` is how it is made where a metric has several ways whose values do not
+    name of the classification and of the class. `choice` says that its values are a win, a tie and a loss: raters agree who chose
+    alike. `method` is how it is made where a metric has several ways whose values do not
     compare: a threshold may be of one of them. `metric` is the name of the metric that gives it and `stage` what that is about, set
     where it is configured.
     """
@@ -40,6 +41,7 @@ class ScoreSpec:
     diagnostic: bool = False
     grades: tuple[tuple[str, float], ...] = ()
     in_class: tuple[str, str] | None = None
+    choice: bool = False
     method: str = ""
     metric: str = ""
     stage: Stage = "end_to_end"

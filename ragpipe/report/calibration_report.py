@@ -30,17 +30,19 @@ from ragpipe.score.calibration_file import Calibration, CalibrationSlice, Calibr
 from ragpipe.stats.intervals import estimate_mean
 
 Floats = NDArray[np.float64]
-_OF_VERDICTS = ("kappa", "agreement", "auroc", "sensitivity", "specificity", "difference")
+_OF_VERDICTS = ("kappa", "agreement", "agreement_without_ties", "auroc", "sensitivity", "specificity", "difference")
 _OF_VALUES = ("quadratic_kappa", "spearman", "mae", "difference")
 _HEADS = {
     "quadratic_kappa": "quadratic kappa",
     "spearman": "Spearman",
     "mae": "absolute difference",
     "auroc": "AUROC",
+    "agreement_without_ties": "agreement without ties",
     "difference": "judge - people (mean)",
 }
 _STATISTICS = {
     "agreement": "share of equal verdicts",
+    "agreement_without_ties": "share of equal verdicts where neither is a tie",
     "kappa": "kappa of the verdicts",
     "ac1": "Gwet's AC1",
     "alpha": "Krippendorff's alpha of the verdicts",

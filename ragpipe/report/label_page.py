@@ -90,6 +90,7 @@ def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[st
             "question": case.question,
             "history": [[turn.role, turn.text] for turn in case.history],
             "answer": case.answer,
+            **({} if case.other_answer is None else {"other": case.other_answer}),
             "contexts": case.contexts,
             "references": case.references if with_reference else [],
         }

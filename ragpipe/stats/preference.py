@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragpipe.stats.agreement import HAIR, questions_of
+from ragpipe.stats.agreement import questions_of
 from ragpipe.stats.difference_verdict import State
 from ragpipe.stats.differences import FEWEST_CHANGED
 from ragpipe.stats.intervals import FEW, Estimate, Interval, estimate_mean, t_quantile
@@ -75,16 +75,16 @@ def rate_at_equal_length(values: Floats, longer: Floats, questions: Whole | None
         questions: the number of each pair's question; None where all are independent.
         level: the level of the interval.
 
-    No value where no length differs (`no_spread`), under 6 questions (`few_questions`), and where every pair was won, or every one lost
-    (`one_class`).
+    No value where either side has the longer answer in fewer than 6 questions (`one_sided`: equal length would be a guess), and where every
+    pair was won, or every one lost (`one_class`).
     """
     codes, groups = questions_of(len(values), questions)
-    n, spread = len(values), float(np.std(longer)) if len(values) else 0.0
-    reason = "few_questions" if groups < FEWEST_CHANGED else "no_spread" if spread <= HAIR else None
-    if reason is None and (np.all(values == 1) or np.all(values == 0)):
-        reason = "one_class"
-    if reason is not None:
-        return Estimate(n, groups, reason=reason)
+    n, sides = len(values), [len(np.unique(codes[chosen])) for chosen in (longer > 0, longer < 0)]
+    if min(sides) < FEWEST_CHANGED:
+        return Estimate(n, groups, reason="one_sided")
+    if np.all(values == 1) or np.all(values == 0):
+        return Estimate(n, groups, reason="one_class")
+    spread = float(np.std(longer))
     design = np.stack([np.ones(n), np.tanh(longer / spread)], axis=1)
     penalty, theta = np.diag([0.0, _RIDGE]), np.zeros(2)
     for _ in range(_STEPS):

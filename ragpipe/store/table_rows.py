@@ -91,7 +91,8 @@ OUTPUTS = _schema(
     ("recorded", TEXT, "JSON object name -> what people or other judges said: a verdict, or a list or object of them"),
 )
 
-PAIRS = OUTPUTS.append(pa.field("other_answer", TEXT, metadata={"description": "the answer of the base; null = it gave none"}))
+OTHER_ANSWER = "other_answer"
+PAIRS = OUTPUTS.append(pa.field(OTHER_ANSWER, TEXT, metadata={"description": "the answer of the base; null = it gave none"}))
 """Of `outputs.parquet` of a preference run, whose outputs are those of the candidate."""
 
 SCORES = _schema(
@@ -162,14 +163,14 @@ def output_row(output: Output, sample_row: int) -> dict[str, Any]:
     """An output as a row of `outputs.parquet`."""
     cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
     if isinstance(output, PairedOutput):
-        cells["other_answer"] = output.other_answer
+        cells[OTHER_ANSWER] = output.other_answer
     return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
 
 
 def filled_columns(table: pa.Table) -> pa.Table:
     """The columns that hold anything: most data sets leave the others empty, and rows without them are read in half the time. The other
     answers of pairs stay all the same."""
-    names = [f.name for f in table.schema if table[f.name].null_count < table.num_rows or f.name == "other_answer"]
+    names = [f.name for f in table.schema if table[f.name].null_count < table.num_rows or f.name == OTHER_ANSWER]
     return table.select(names)
 
 
@@ -186,13 +187,13 @@ def sample_from(text: bytes) -> Sample:
 def output_from(row: dict[str, Any]) -> Output:
     """A row of `outputs.parquet` as an output; a column that is left out is null. Raises ValueError for a damaged one. With a column
     `other_answer` it is one of a pair."""
-    reader = _PAIR_READER if "other_answer" in row else _OUTPUT_READER
+    reader = _PAIR_READER if OTHER_ANSWER in row else _OUTPUT_READER
     return reader.validate_json(_json(row, OUTPUTS, leave_out="sample_row"))
 
 
 def output_columns(outputs: Path, names: Sequence[str] = OUTPUTS.names) -> list[str]:
     """These columns of a table of outputs, and the other answers where it is of pairs. Raises DataError."""
-    return [*names, *(name for name in PAIRS.names[len(OUTPUTS.names) :] if name in schema_of(outputs).names)]
+    return [*names, *([OTHER_ANSWER] if OTHER_ANSWER in schema_of(outputs).names else [])]
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -24,6 +24,8 @@ from ragpipe.calibration.label_files import (
     read_population,
     read_shown_cases,
     stratum_sizes,
+    turned,
+    turned_items,
     write_rows,
 )
 from ragpipe.calibration.label_import import (
@@ -104,6 +106,7 @@ def _draw(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path]:
         settings=settings.model_dump(exclude={"files"}) | {"n": size},
     )
     by_item = {row["item"]: shown[row["sample_id"], row["method"], row["repeat"]] for row in table.to_pylist()}
+    by_item |= {item: turned(by_item[item]) for item in turned_items(draw.draw_id, table, run_folder.outputs)}
     written = write_draw_files(folder, draw, table, by_item, settings, with_reference="reference" in asked.metric.required)
     _say_draw(console, task, draw, asked, drawn.random, added=len(drawn.places) - len(earlier) if before else None)
     return written
@@ -138,7 +141,8 @@ def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path
         folder = draw_of_files(draws, events) if events else None
         if folder is None:
             raise _without_draw(name, events, [draw for draw, _ in draws.values()])
-        labels = labels_of(*draws[folder], events)
+        turns = turned_items(folder.name, read_drawn(folder), task.finished.folder.outputs)
+        labels = labels_of(*draws[folder], events, turns)
         files.setdefault(folder, []).append(labels)
         console.say(f"{name}: {_counts(labels)}")
     written = []

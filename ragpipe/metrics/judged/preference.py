@@ -45,7 +45,7 @@ class PreferenceMetric(JudgeMetric):
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (
-            ScoreSpec(self.name, grades=(("win", WIN), ("tie", TIE), ("loss", LOSS))),
+            ScoreSpec(self.name, grades=(("win", WIN), ("tie", TIE), ("loss", LOSS)), choice=True),
             ScoreSpec(f"{self.name}_first", diagnostic=True),
             ScoreSpec(f"{self.name}_inconsistent", binary=True, diagnostic=True, higher_is_better=False),
         )

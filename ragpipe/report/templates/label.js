@@ -262,10 +262,14 @@ class LabelPage {
       make("h2", { text: "Question" }),
       ...(shown.history.length ? [make("details", { class: "fold" }, make("summary", { text: `${shown.history.length} earlier turns` }), shown.history.map(([role, turn]) => [make("h3", { text: role }), text(turn)]))] : []),
       text(shown.question),
-      make("h2", { text: "Answer" }),
-      shown.answer === null ? make("p", { class: "soft", text: "not recorded" }) : shown.answer ? text(shown.answer) : make("p", { class: "soft", text: "an empty answer" }),
+      ...(shown.other === undefined ? this.answerOf("Answer", shown.answer) : [make("div", { class: "pair" }, make("div", {}, this.answerOf("Answer A", shown.answer)), make("div", {}, this.answerOf("Answer B", shown.other)))]),
       ...(shown.references.length ? [make("h2", { text: shown.references.length > 1 ? "Reference answers (any one will do)" : "Reference answer" }), ...shown.references.map(text)] : []),
     ];
+  }
+
+  answerOf(head, answer) {
+    const words = answer === null ? "not recorded" : "an empty answer";
+    return [make("h2", { text: head }), answer ? make("p", { class: "text", text: answer }) : make("p", { class: "soft", text: words })];
   }
 
   contextsOf(shown) {
