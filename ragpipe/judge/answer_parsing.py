@@ -24,7 +24,7 @@ from ragpipe.judge.reply_json import MAX_CHARACTERS, MAX_GROUPS, ReplyObject, Un
 
 __all__ = ["PARSER", "Unparsable", "read_answer"]
 
-PARSER = 4
+PARSER = 5
 """Version of the parser; part of a run's identity. It is raised whenever the same reply would be parsed differently: stored
 replies are then parsed again in a new run, without a call."""
 
@@ -66,10 +66,11 @@ def read_answer(text: str, answer: type[A], material: Iterable[str] = ()) -> tup
 
 
 def _json_answer(text: str, answer: type[A], material: Iterable[str]) -> tuple[A, tuple[str, ...]]:
-    reply = find_object(text)
+    text = _unfenced(text)
+    reply = find_object(text, _list_key(answer))
     if reply is None:
         try:
-            return _from_text(_unfenced(text), answer), ("text_form",)
+            return _from_text(text, answer), ("text_form",)
         except Unparsable as error:
             raise Unparsable(f"the reply holds no JSON object ({error}): {text[:80]!r}") from error
     if is_echo(reply, material):
@@ -84,6 +85,12 @@ def _json_answer(text: str, answer: type[A], material: Iterable[str]) -> tuple[A
     if contradiction := second_value(parsed, value, reply.prose):
         raise Unparsable(contradiction)
     return parsed, flags
+
+
+def _list_key(answer: type[Answer]) -> str | None:
+    """The only key of an answer, where it holds a list."""
+    [(name, field), *others] = answer.model_fields.items() or [("", None)]
+    return name if field and not others and get_origin(field.annotation) is list else None
 
 
 def _text_answer(text: str, answer: type[A], material: Iterable[str]) -> tuple[A, tuple[str, ...]]:
@@ -269,7 +276,8 @@ def is_echo(reply: ReplyObject, material: Iterable[str]) -> bool:
     text, which finds malformed and quoted copies (`{'score': 5}`, `{\\"score\\": 5}`). An object with other reasons is
     another object.
     """
-    suspects = [text for text in material if "{" in text and all(key in text for key in reply.value)]
+    keys = () if reply.text.lstrip().startswith("[") else reply.value  # a list that came alone has lost its key
+    suspects = [text for text in material if ("{" if keys else "[") in text and all(key in text for key in keys)]
     if not suspects:
         return False
     value = _comparable(reply.value)

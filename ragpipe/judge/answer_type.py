@@ -4,8 +4,9 @@ An answer is asked for either as JSON (`form = "json"`: its schema goes into the
 "text"`: the reply is read by `from_text`). A JSON type may define `from_text` too, as its documented second form. The
 findings come before the verdict: a judge that is bound to a schema writes its fields in order, and should not decide
 before it has quoted and reasoned. Reading is strict: a missing key, a wrong type, NaN or a number out of range is an
-error, never a default and never clamped. There are two coercions: a plain decimal in quotes ("4") is a number (`true` is
-not), and null in place of an optional quote is the empty one.
+error, never a default and never clamped. There are few coercions: a plain decimal in quotes ("4"), in ASCII, full-width or
+Arabic digits, is a number (`true` is not); null in place of an optional quote is the empty one, and an object with one text is
+that text; a word of several is known in other letters (`Not supported`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PydanticUser
 
 from ragpipe.core.errors import ConfigError, Problem
 
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?\Z")  # `float` would take the digits of other scripts too
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?\Z")  # `float` would take the digits of all scripts
+ASCII_DIGITS = str.maketrans("０１２３４５６７８９．٠١٢٣٤٥٦٧٨٩٫۰۱۲۳۴۵۶۷۸۹", "0123456789.0123456789.0123456789")
 
 
 def _number(value: object) -> object:
-    if isinstance(value, str) and _DECIMAL.match(value.strip()):
-        value = float(value) if "." in value else int(value)
+    if isinstance(value, str) and _DECIMAL.match(plain := value.strip().translate(ASCII_DIGITS)):
+        value = float(plain) if "." in plain else int(plain)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number, found {value!r}")
     if not math.isfinite(value):
@@ -44,18 +46,35 @@ def _integer(value: object) -> object:
 
 Number = Annotated[float, BeforeValidator(_number)]
 Integer = Annotated[int, BeforeValidator(_integer)]
-Quote = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+
+
+def _quote(value: object) -> object:
+    """The text of an object that has one (`{"context": 1, "text": "..."}`); "" for null."""
+    texts = [item for item in value.values() if isinstance(item, str)] if isinstance(value, dict) else []
+    return "" if value is None else texts[0] if len(texts) == 1 else value
+
+
+Quote = Annotated[str, BeforeValidator(_quote)]
 """A passage that may be absent. The validator leaves the schema, and so every question's key, as that of a plain text."""
 
 
 def _quotes(value: object) -> object:
-    if value is None or isinstance(value, str):
-        return [value] if value else []
-    return value
+    if isinstance(value, list):
+        return [_quote(item) if item is not None else item for item in value]
+    value = _quote(value)
+    return value if not isinstance(value, str) else [value] if value else []
 
 
 Quotes = Annotated[list[str], BeforeValidator(_quotes)]
 """Passages, each copied from a text; none, one without a list around it, and null are read as the lists they mean."""
+
+
+def _word(value: object) -> object:
+    return "_".join(value.casefold().replace("-", " ").split()) if isinstance(value, str) else value
+
+
+Word = BeforeValidator(_word)
+"""For one of several words in lower case: `NOT SUPPORTED` and `not-supported` are `not_supported`."""
 Share = Annotated[Number, Field(ge=0, le=1)]
 Percent = Annotated[Number, Field(ge=0, le=100)]
 Flag = Annotated[bool, Field(strict=True)]

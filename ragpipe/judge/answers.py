@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from pydantic import Field, create_model
+from pydantic import BeforeValidator, Field, create_model
 
 from ragpipe.core.text_forms import OPPOSITE, other_grades, read_grade, read_verdict
-from ragpipe.judge.answer_type import Answer, Flag, Integer, ItemRole, Number, Percent, Quote, Quotes, Share
+from ragpipe.judge.answer_type import Answer, Flag, Integer, ItemRole, Number, Percent, Quote, Quotes, Share, Word
 
-Support = Literal["supported", "contradicted", "not_supported"]
+Support = Annotated[Literal["supported", "contradicted", "not_supported"], Word]
 """What the contexts do with a claim: state or imply it, say what cannot be true together with it, or neither."""
 
 
@@ -122,7 +122,7 @@ class Nugget(Answer):
     """An atomic fact that a good answer holds: `vital` (it must) or `okay` (it may)."""
 
     nugget: str
-    importance: Literal["vital", "okay"]
+    importance: Annotated[Literal["vital", "okay"], Word]
 
 
 class Nuggets(Answer):
@@ -137,7 +137,7 @@ class NuggetSupport(Answer):
     numbered_items: ClassVar[Mapping[str, ItemRole]] = {"index": "claims"}
     index: Integer
     reason: str = ""
-    support: Literal["support", "partial_support", "not_support"]
+    support: Annotated[Literal["support", "partial_support", "not_support"], Word]
 
 
 NuggetSupports = _Findings[NuggetSupport]
@@ -177,7 +177,9 @@ class AnswerClass(Answer):
     """Whether an answer says what the reference says."""
 
     reason: str = ""
-    verdict: Literal["CORRECT", "WRONG"]
+    verdict: Annotated[
+        Literal["CORRECT", "WRONG"], BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)
+    ]
 
 
 class Grade15(Answer):
@@ -347,7 +349,7 @@ class Sufficiency(Answer):
 
     missing: list[str]
     reason: str = ""
-    verdict: Literal["sufficient", "partial", "insufficient"]
+    verdict: Annotated[Literal["sufficient", "partial", "insufficient"], Word]
 
 
 class CitationVerdict(Answer):
@@ -384,7 +386,7 @@ class SourceUse(Answer):
     index: Integer
     evidence: Quote = ""
     reason: str = ""
-    use: Literal["direct_quote", "paraphrase", "not_used"]
+    use: Annotated[Literal["direct_quote", "paraphrase", "not_used"], Word]
 
 
 SourceUses = _Findings[SourceUse]
@@ -413,7 +415,7 @@ class RuleVerdict(Answer):
     index: Integer
     evidence: Quote = ""
     reason: str = ""
-    severity: Literal["high", "medium", "low", "none"] = "none"
+    severity: Annotated[Literal["high", "medium", "low", "none"], Word] = "none"
     violated: Flag
 
 

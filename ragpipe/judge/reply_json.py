@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragpipe.core.strict_json import InvalidJson, decoder
+from ragpipe.judge.answer_type import ASCII_DIGITS
 
 MAX_CHARACTERS = 500_000
 MAX_REPAIRED = 100_000  # json-repair is slow on long garbage
@@ -112,14 +113,20 @@ class ReplyObject:
     flags: tuple[str, ...] = ()
 
 
-def find_object(text: str) -> ReplyObject | None:
-    """The only JSON object of a reply; None when it has none. Raises Unparsable when it has two different ones."""
+def find_object(text: str, list_key: str | None = None) -> ReplyObject | None:
+    """The only JSON object of a reply; None when it has none. Raises Unparsable when it has two different ones.
+
+    A list alone is the object whose only key is `list_key`.
+    """
     try:
         value = reply_loads(text)
         if isinstance(value, dict):
             return ReplyObject(value, text)
+        if isinstance(value, list) and list_key:
+            return ReplyObject({list_key: value}, text, "", ("json_repaired",))
     except json.JSONDecodeError:
-        pass
+        if read := _in_plain_marks(text):
+            return read
     except RecursionError:
         raise Unparsable("the JSON is nested too deeply") from None
     groups, rest = _groups(text)
@@ -127,9 +134,12 @@ def find_object(text: str) -> ReplyObject | None:
     if len(values) + len(malformed) + (rest is not None and bool(values)) > 1:
         raise Unparsable("the reply holds more than one JSON object, and they differ: give exactly one")
     if values:
-        if not isinstance(values[0], dict):
+        prose = _without(text, objects)
+        if isinstance(values[0], dict):
+            return ReplyObject(values[0], objects[0], prose)
+        if not list_key:
             raise Unparsable("expected a JSON object, found a list")
-        return ReplyObject(values[0], objects[0], _without(text, objects))
+        return ReplyObject({list_key: values[0]}, objects[0], prose, ("json_repaired",))
     damaged = malformed[0] if malformed else rest
     if damaged is None:
         return None
@@ -138,6 +148,52 @@ def find_object(text: str) -> ReplyObject | None:
         raise Unparsable(f"the JSON in the reply is cut off, perhaps in the middle of a value: {damaged[-40:]!r}")
     _check_lists(damaged, repaired.value)
     return repaired
+
+
+_PIECE = re.compile(r'\\.?|["\uff02]|[^\\"\uff02]+', re.S)
+_AHEAD = re.compile(r"\s*(.?)", re.S)
+_ENDS = ",]}:"
+_WIDE_ENDS = ",]}:\uff0c\uff3d\uff5d\uff1a"
+_MARKS = ASCII_DIGITS | str.maketrans("\uff5b\uff5d\uff3b\uff3d\uff1a\uff0c\uff02", '{}[]:,"')
+_PAIRED = re.compile(r"""(?<=[\u05d0-\u05ea])"(?=[\u05d0-\u05ea])|\u201e[^"\u201c-\u201e]*["\u201c\u201d]|"[^"\w]*\w[^"]*\"""")
+"""Quotation marks of a text: inside a Hebrew abbreviation, or around words. Around a blank they end a text and open the next."""
+
+
+def _in_plain_marks(text: str) -> ReplyObject | None:
+    """The object of a reply whose marks and digits are full-width or Arabic, or whose texts hold quotation marks that are not
+    escaped; None where it has no such reading, or may have two."""
+    places = [place for mark in "{\uff5b" if (place := text.find(mark)) >= 0]
+    whole = text[min(places, default=0) : max(text.rfind("}"), text.rfind("\uff5d")) + 1]
+    is_wide = whole.startswith("\uff5b") or not re.search(r'"\s*:', whole)  # a wide comma may be text in other replies
+    plain = _plain(whole, _WIDE_ENDS if is_wide else _ENDS)
+    with suppress(ValueError, RecursionError):
+        value = reply_loads(plain) if plain != whole else None
+        if isinstance(value, dict) and _is_paired(value):
+            return ReplyObject(value, whole, _without(text, [whole]), ("json_repaired",))
+    return None
+
+
+def _plain(text: str, ends: str) -> str:
+    """The text with its marks in ASCII outside of strings, and a quotation mark escaped that nothing of `ends` follows."""
+    pieces, opened = [], ""
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if not opened:
+            opened, piece = piece if piece in '"\uff02' else "", piece.translate(_MARKS)
+        elif piece == opened and _AHEAD.match(text, match.end())[1] in ends:  # type: ignore[index]  # it matches anything
+            opened, piece = "", '"'
+        elif piece == '"':
+            piece = '\\"'
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _is_paired(value: Any) -> bool:
+    """Whether no text has an odd quotation mark, or begins with a comma: then `", "` may be the end of a text, or a part of one."""
+    if isinstance(value, str):
+        return not re.search(r'["\u201e]|\A\s*[,\uff0c]', _PAIRED.sub("", value))
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_is_paired, items))
 
 
 def _sort_groups(groups: list[str]) -> tuple[list[str], list[Any], list[str]]:

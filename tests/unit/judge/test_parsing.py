@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from ragpipe.judge.answer_parsing import Unparsable, final_part, read_answer
 from ragpipe.judge.answer_type import Answer
-from ragpipe.judge.answers import CheckedClaim, Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo
+from ragpipe.judge.answers import (
+    AnswerClass,
+    CheckedClaim,
+    Claims,
+    Grade15,
+    Groundedness,
+    QuotedClaims,
+    QuotedVerdicts,
+    TwoAxes,
+    Verdicts,
+    YesNo,
+)
 from ragpipe.judge.reply_json import MAX_REPAIRED, objects_in
 from tests.support.growth import assert_linear
 from tests.unit.judge.test_reply_corpus import ROWS, TYPES, _value
@@ -71,6 +82,72 @@ def test_a_malformed_object_is_repaired_up_to_a_length(length, is_read):
     else:
         with pytest.raises(Unparsable, match="malformed"):
             read_answer(text, Grade15)
+
+
+def quoted(claim="x", evidence='["a"]', verdict="supported", index=""):
+    return f'{{{index}"claim": "{claim}", "evidence": {evidence}, "reason": "", "verdict": "{verdict}"}}'
+
+
+def listed(*items, key="claims"):
+    return f'{{"{key}": [{", ".join(items)}]}}'
+
+
+FORMS = [
+    *((listed(quoted(claim)), QuotedClaims, "claim", claim) for claim in (
+        'Das „Servicebüro am Markt" hat offen', '„A" und „B" sind da', 'ארגון צה"ל אמר', '他说"你好"，然后走了', 'He said "no"',
+    )),
+    *((listed(quoted(evidence=text)), QuotedClaims, "evidence", found) for text, found in (
+        ('["Das „Büro" hat", "b"]', ['Das „Büro" hat', "b"]), ('["他说"你好"，"再见"。"]', ['他说"你好"，"再见"。']),
+        ('[{"text": "a"}, "b"]', ["a", "b"]), ('[{"context": 1, "quote": "a"}]', ["a"]), ('{"text": "a"}', ["a"]), ("null", []),
+    )),
+    *((listed(quoted(verdict=word)), QuotedClaims, "verdict", "not_supported") for word in (
+        "NOT_SUPPORTED", "not supported", "Not-supported", " not_supported",
+    )),
+    (f"[{quoted()}]", QuotedClaims, "claim", "x"), (f"```json\n[{quoted()}]\n```", QuotedClaims, "claim", "x"),
+    *((listed(quoted(index=f'"index": {number}, '), key="verdicts"), QuotedVerdicts, "index", 3) for number in ("٣", "۳", '"３"', '"٣"')),
+    ('｛"verdicts"：［{"index"：３，"evidence"：[]，"verdict"："supported"}］｝', QuotedVerdicts, "index", 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "answer", "field", "found"), FORMS)
+def test_a_reply_that_says_one_thing_is_read_in_the_forms_that_models_write(text, answer, field, found):
+    [[item]] = dict(read_answer(text, answer)[0]).values()
+    assert getattr(item, field) == found
+
+
+@pytest.mark.parametrize(("text", "answer"), [
+    *((f'{{"claims": [{items}]}}', Claims) for items in (
+        '"The "Kiel", "Bonn" and "Ulm""', '"a 5" pipe", "b"', '"a „B", "C" und „D" e"', '"The pier." "The ferry."',
+    )),
+    (listed(quoted(verdict="unsupported")), QuotedClaims), (listed(quoted(verdict="supported or not")), QuotedClaims),
+    (listed(quoted(evidence='[{"text": "a", "other": "b"}]')), QuotedClaims), ('{"verdict": "right"}', AnswerClass),
+    ('[{"score": 4}]', Grade15), ("[[], []]", Groundedness), (f"[{quoted()}] [{quoted('y')}]", QuotedClaims), ('{"score": ٤٥}', Grade15),
+    ('{"score": ²}', Grade15), ('{"score": ٣-٤}', Grade15),
+])  # fmt: skip
+def test_a_reply_that_may_say_two_things_is_not_guessed(text, answer):
+    with pytest.raises(Unparsable):
+        read_answer(text, answer)
+
+
+def test_a_list_alone_that_is_copied_from_the_material_is_an_echo():
+    with pytest.raises(Unparsable, match="also occurs in the material"):
+        read_answer(f"[{quoted()}]", QuotedClaims, [f"Reply with [{quoted()}]."])
+
+
+_PHRASES = ["a", "b c", "说", "是", " ", ", ", ",", '"x"', ' "x y" ', '„B"', 'צה"ל', "]", "}", ":", "，", "：", "\n", "4", "\\"]
+_phrases = st.lists(st.lists(st.sampled_from(_PHRASES), max_size=6).map("".join), max_size=4)
+
+
+@given(_phrases)
+def test_valid_json_is_read_as_it_is(claims):
+    for text in (json.dumps({"claims": claims}), json.dumps({"claims": claims}, ensure_ascii=False, indent=1)):
+        assert read_answer(text, Claims) == (Claims(claims=json.loads(text)["claims"]), ())
+
+
+@given(_phrases)
+def test_marks_in_pairs_that_are_not_escaped_are_text_or_nothing(claims):
+    text = json.dumps({"claims": [claim.replace("]", ")").replace("\\", "") for claim in claims]}, ensure_ascii=False)
+    assert reading(text.replace('\\"', '"'), Claims) in (json.loads(text)["claims"], UNREADABLE)
 
 
 def test_each_object_of_a_text_is_found_once():
