@@ -29,6 +29,7 @@ from ragpipe.runs.plan_notices import (
 from ragpipe.runs.settings import RunConfig
 from ragpipe.score.pointer_checks import Pointers
 
+_WIDE = 80  # columns from which the tokens have room
 REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
 
 
@@ -59,42 +60,9 @@ def _live_plan(system: LiveSystem) -> str:
     return f"{len(methods):,} methods are asked{often} for each when the run starts: {names}"
 
 
-def print_plan(run_plan: Plan, config: RunConfig, console: Console) -> None:
-    """Print the cases and calls of each metric, and what is skipped and why."""
-    metric_rows = []
-    for metric in run_plan.metrics:
-        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common(REASONS))
-        skipped += ", ..." if len(metric.skipped) > REASONS else ""
-        steps = [step for step in run_plan.steps if step.metric == metric.name]
-        calls, tokens = sum(step.calls for step in steps), sum(step.tokens_in for step in steps)
-        metric_rows.append((metric.name, f"{metric.cases:,}", skipped or "-", f"{calls:,}", f"{tokens:,}"))
-    console.table(("metric", "cases", "skipped, and why", "calls,\nabout", "prompt\ntokens"), metric_rows, left=(0, 2))
-    if isinstance(config.judge, JudgeSettings) and run_plan.steps:
-        rows = []  # calls and tokens of each step, and what the length of its replies is taken from
-        for step in run_plan.steps:
-            source = f"{step.measured:,} earlier replies" if step.measured else "form of the answer"
-            rows.append(
-                (f"{step.metric}/{step.step}", f"{step.calls:,}", f"{step.tokens_in:,}", f"{step.tokens_out:,}", source)
-            )
-        heads = ("step", "calls,\nabout", "prompt\ntokens", "completion\ntokens", "length of\nreplies by")
-        console.table(heads, rows, left=(0, 4))
-    report_gaps(run_plan, console)
-    lines = [
-        missing_embedder_line(config),
-        *unanswered_lines(config),
-        *unmet_lines(config, run_plan),
-        over_budget(run_plan, config),
-        _unmeasured_thoughts(run_plan, config),
-    ]
-    for line in filter(None, lines):
-        console.warn(line)
-    if note := unscored_line(config, run_plan):
-        console.say(note)
-
-
 def print_answer(run_plan: Plan, full: Plan, config: RunConfig, console: Console) -> None:
-    """Print what the run would ask and cost, a case of it beside a `full` evaluation, and what the transports say of it where a
-    provider is asked."""
+    """Print what the run would ask and cost, a case of it beside a `full` evaluation, what the transports say of it where a
+    provider is asked, and what keeps metrics from cases."""
     console.say(plan_line(run_plan, config))
     if line := per_case_line(run_plan, full, config):
         console.say(line)
@@ -105,6 +73,36 @@ def print_answer(run_plan: Plan, full: Plan, config: RunConfig, console: Console
         for transport in {**others, config.transport.kind: config.transport}.values():
             for line in transport.plan_lines(config.judge, run_plan):
                 console.say(line)
+    report_gaps(run_plan, console)
+    lines = [
+        missing_embedder_line(config),
+        *unanswered_lines(config),
+        *unmet_lines(config, run_plan),
+        over_budget(run_plan, config),
+        _unmeasured_thoughts(run_plan, config),
+    ]
+    for line in filter(None, lines):
+        console.warn(line)
+    if run_plan.new_calls:
+        warn_of_missing_keys(config, console)
+    if note := unscored_line(config, run_plan):
+        console.say(note)
+
+
+def print_metrics(run_plan: Plan, config: RunConfig, console: Console) -> None:
+    """Print the cases and calls of each metric, and what is skipped and why."""
+    has_tokens, is_paid = console.width >= _WIDE, isinstance(config.judge, JudgeSettings)
+    rows = []
+    for metric in run_plan.metrics:
+        skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common(REASONS))
+        skipped += ", ..." if len(metric.skipped) > REASONS else ""
+        steps = [step for step in run_plan.steps if step.metric == metric.name]
+        counts = [sum(step.calls for step in steps)]
+        counts += [sum(step.tokens_in for step in steps)] if has_tokens else []
+        counts += [sum(step.tokens_out for step in steps)] if has_tokens and is_paid else []
+        rows.append((metric.name, f"{metric.cases:,}", skipped, *(f"{count:,}" if count else "" for count in counts)))
+    heads = ["metric", "cases", "skipped, and why", "calls", "tokens in", "tokens out"][: 4 + has_tokens * (1 + is_paid)]
+    console.table(heads, rows, left=(0, 2))
 
 
 def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:

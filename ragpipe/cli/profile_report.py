@@ -52,7 +52,7 @@ def print_profile(
     further = [row for row in rows if row.is_rare or row.field.startswith(_FURTHER)] if len(rows) > _FEW else []
     console.table(("field", "in", "values"), [row[:3] for row in rows if row not in further], left=(0, 1, 2))
     if further:
-        console.say(f"and {', '.join(row.field for row in further)}: plan.out=plan.json")
+        console.say(f"and {plural(len(further), 'more field')}: plan.out=plan.json writes all")
 
 
 def print_first_case(first: Sequence[FieldShown], console: Console) -> None:

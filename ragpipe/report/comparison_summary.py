@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ragpipe.comparison.headline import lost_texts, rate_text, silent_texts, slice_text
@@ -91,14 +92,15 @@ def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
 
 
 def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
-    """What stands below the table on a terminal: flips and slices, and what the page has too."""
+    """What stands below the table on a terminal: flips of the first headline score, slices and failure modes that differ, and what
+    the page has too; the page has the flips of all scores and the slices of the failure modes."""
+    side = document["candidates"][comparison["candidate"]]
     for name, score in comparison["scores"].items():
         if mark := parts_mark(score).strip(" ()"):
-            yield f"{name}: {mark}"
+            yield f"{name}: {mark} were measured"
     if len((comparison["versions"] or {}).get("scores", ())) != 1:  # else the line on versions says the same
-        yield from flip_lines(comparison, document["candidates"][comparison["candidate"]])
+        yield from islice(flip_lines(comparison, side), 1)
     yield from slice_lines(comparison["slices"])
-    yield from mode_lines(comparison, document["candidates"][comparison["candidate"]])
     yield from _notes(document, comparison)
 
 
@@ -109,9 +111,11 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
         yield from preference_lines(comparison["preference"])
     yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from bridge_lines(comparison["scores"])
-    for name, score in comparison["scores"].items():  # cases without a value on one side, and answers that state nothing
-        if score["headline"]:
-            yield from (f"{name}: {text}" for text in (*lost_texts(score), *silent_texts(score)))
+    names: dict[str, list[str]] = {}  # of the scores of which the same cases have no value, or the same answers state nothing
+    for name, score in comparison["scores"].items():
+        for text in (*lost_texts(score), *silent_texts(score)) if score["headline"] else ():
+            names.setdefault(text, []).append(name)
+    yield from (f"{', '.join(scores)}: {text}" for text, scores in names.items())
     yield from version_lines(comparison["versions"], side)
     yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
@@ -148,6 +152,12 @@ def ends_text(row: Mapping[str, Any]) -> str:
 
 
 MODE_HEADS = ("failure mode", "rate", "cases", "difference", "verdict")
+
+
+def shown_modes(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """The failure modes of a terminal: those that became more frequent or rarer, and at least five."""
+    decided = sum(row[-1].endswith(("better", "worse")) for row in rows)
+    return rows[: max(decided, NAMED)]
 
 
 def mode_rows(modes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:

@@ -81,15 +81,9 @@ def cut(text: str, limit: int) -> str:
     return type(text)(text[:kept].rstrip() + "..."[:limit])
 
 
-_NAME_PART = re.compile(r"[^\s_./:@-]*[_./:@-]*")
-
-
 def folded_name(name: str, columns: int) -> str:
     """The whole name in lines of at most so many columns, broken behind the marks in it: `human_`, `hallucinated`."""
-    return type(name)("\n".join(name[start:end] for start, end in _breaks(name, columns, 0, _NAME_PART)))
-
-
-_WORD = re.compile(r"\S+")
+    return type(name)("\n".join(name[start:end] for start, end in _breaks(name, columns, 0)))
 
 
 def wrapped(line: Line, columns: int, indent: str = "  ", *, breaks_words: bool = True) -> list[Line]:
@@ -106,20 +100,23 @@ def wrapped(line: Line, columns: int, indent: str = "  ", *, breaks_words: bool 
     return lines
 
 
-def _breaks(
-    text: str, columns: int, indent: int, words: re.Pattern[str] = _WORD, *, breaks_words: bool = True
-) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends: between words, and within one that is wider than a line."""
+_MARK = re.compile(r".+[_./:@-]")  # up to the last mark behind which a word may be broken
+
+
+def _breaks(text: str, columns: int, indent: int, *, breaks_words: bool = True) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends: between words; one that is wider than a line is broken, behind a mark in it where it has one."""
     start, end, room = 0, 0, columns
-    for word in filter(re.Match[str].group, words.finditer(text)):
+    for word in re.finditer(r"\S+", text):
         place = word.start()
         if end and columns_of(text[start : word.end()]) > room:
             yield start, end
             start, room = place, columns - indent
         while breaks_words and columns_of(text[start : word.end()]) > room:
             width = accumulate(map(_columns, text[start : word.end()]))
-            start, last = start + max(1, sum(used <= room for used in width)), start
-            yield last, start
+            last = start + max(1, sum(used <= room for used in width))
+            mark = _MARK.match(text, max(start, word.start()), last)
+            yield start, (mark.end() if mark else last)
+            start = mark.end() if mark else last
             room = columns - indent
         end = word.end()
     yield start, end
@@ -268,12 +265,13 @@ def difference_text(score: Mapping[str, Any]) -> str:
     """`+0.043 [+0.012, +0.074]`; `n = 3: too few` in place of an interval of fewer than 5 questions."""
     if score["difference"] is None:
         return "-"
-    text = figure_text(score["difference"], sign=True)
-    if interval := score["interval"]:
-        if interval["too_few"]:
-            return f"{text} (n = {whole(score['n'])}: too few)"
-        text += f" [{figure_text(interval['low'], sign=True)}, {figure_text(interval['high'], sign=True)}]"
-    return text
+    interval = score["interval"]
+    if not interval or interval["too_few"]:
+        return figure_text(score["difference"], sign=True) + (f" (n = {whole(score['n'])}: too few)" if interval else "")
+    bounds = [score["difference"], interval["low"], interval["high"]]
+    is_small = max(map(abs, bounds)) < 0.001  # else a figure that three decimals show as none is none
+    text, low, high = (figure_text(value if is_small else round(value, 3), sign=True) for value in bounds)
+    return f"{text} [{low}, {high}]"
 
 
 _LEAST = 1e-6

@@ -37,6 +37,7 @@ from ragpipe.report.styled_text import (
     Screen,
     columns_of,
     cut,
+    folded_cells,
     folded_name,
     plural,
     table_columns,
@@ -123,18 +124,18 @@ def each_kind_once(warnings: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def print_table(table: Table, console: Console, section: str = "") -> None:
-    """Print a table in the first of its layouts that fits the width; where none does, in blocks that repeat the names of the rows. One
+    """Print a table in the first of its layouts that fits the width, one without a broken name before others; where none does, in blocks that repeat the names of the rows. One
     without a title has that of its `section`."""
     screen = console.screen
     if title := plain_text(table.title) or section:
         console.lines(wrapped((Head(screen.text(title)),), screen.columns))
-    grid: _Grid = []
-    for layout, left in _layouts(table, screen):
-        grid, aligned = layout, left
-        if table_columns(grid) <= screen.columns:
-            break
+    layouts = list(_layouts(table, screen))
+    fitting = [each for each in layouts if table_columns(each[0]) <= screen.columns]
+    unbroken = (each for each in fitting if not any("\n" in cell for row in each[0] for cell in row))
+    grid, aligned = next(unbroken, (fitting or layouts[-1:])[0])
     for lot in column_lots(grid, screen.columns, table.key_columns):
         rows = [[row[place] for place in lot] for row in grid]
+        rows = folded_cells(rows, screen.columns) if table_columns(rows) > screen.columns else rows
         shown: _Grid = [[*map(Head, rows[0])], *rows[1:]] if any(rows[0]) else rows[1:]
         console.lines(table_lines(shown, [number for number, place in enumerate(lot) if place in aligned]))
 

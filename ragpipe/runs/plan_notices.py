@@ -94,7 +94,7 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
     replies = "lengths by the form of the answers"
     if measured:
         replies = f"{measured:,} of {plan.calls:,} by this judge's earlier replies, the rest by their form"
-    money = f"about ${usd:,.2f}" if usd is not None else f"price unknown ({prices.reason})"
+    money = f"price unknown ({prices.reason})" if usd is None else f"about ${usd:,.2f}" if usd >= 0.01 else "less than a cent"
     return (
         f"plan: {plural(plan.cases, 'case')}, about {plural(plan.new_calls, 'new call')} to {judge.label}"
         f"{f' ({plan.stored:,} replies are stored)' if plan.stored else ''}, about {plan.tokens_in:,} prompt tokens and "

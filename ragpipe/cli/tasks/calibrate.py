@@ -115,9 +115,9 @@ def _write(calibration: Calibration, report: Report, folder: RunFolder, console:
         json_unless_same(document, calibration.as_json())
         pages = write_sections(document, report)
         seal_added(folder, [document, *pages])
-    for path in (document, *pages):
-        console.say(f"written: {path}")
-    console.say(f"into report and gates: {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")
+    console.say(f"written: {', '.join([str(document), *(page.name for page in pages)])}")
+    console.say("into report and gates:")
+    console.say(f"  {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")
 
 
 def calibrated_run(finished: FinishedRun) -> CalibratedRun:

@@ -11,7 +11,7 @@ from pydantic import Field
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
-from ragpipe.report.comparison_summary import headline_table, mode_rows, mode_table, summary_lines, title_line
+from ragpipe.report.comparison_summary import headline_table, mode_rows, mode_table, shown_modes, summary_lines, title_line
 from ragpipe.report.console import Console
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import plural, wrapped
@@ -118,7 +118,9 @@ def _print(compared: ComparedRuns, console: Console) -> None:
             console.lines(wrapped((line,), screen.columns))
         print_table(headline_table(comparison), console)
         if rows := mode_rows(comparison["failure_modes"]):
-            print_table(mode_table(rows), console)
+            print_table(mode_table(shown := shown_modes(rows)), console)
+            if len(rows) > len(shown):
+                console.say(f"and {plural(len(rows) - len(shown), 'more failure mode')} without a clear change")
         for line in summary_lines(compared.document, comparison):
             console.lines(wrapped((line,), screen.columns))
         rest = sum(not score["headline"] for score in comparison["scores"].values())

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.cli.plan_report import plan_document, print_answer, print_live, print_plan, warn_of_missing_keys
+from ragpipe.cli.plan_report import plan_document, print_answer, print_live, print_metrics
 from ragpipe.cli.profile_report import print_profile
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.data.system_settings import LiveSystem
@@ -101,6 +101,8 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         if planned.warning:
             console.warn(planned.warning)
         print_answer(planned.plan, planned.full, config, console)
+        for line in (*(member.line() for member in planned.members), *planned.gate_lines):
+            console.say(line)
     pointers = planned.pointers if planned else Pointers()
     print_profile(dataset, profile, pointers, open_index(config), console, is_mapped=bool(config.dataset.fields))
     categories = profile.sample_fields().get("category")
@@ -109,13 +111,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     if planned is None:
         print_live(profile, config, console)
     else:
-        print_plan(planned.plan, config, console)
-        for line in (member.line() for member in planned.members):
-            console.say(line)
-        if planned.plan.new_calls:
-            warn_of_missing_keys(config, console)
-        for line in planned.gate_lines:
-            console.say(line)
+        print_metrics(planned.plan, config, console)
     if task.settings.out is not None:
         needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
         run_plan, gate_lines = (planned.plan, planned.gate_lines) if planned else (None, [])

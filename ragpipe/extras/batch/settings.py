@@ -25,7 +25,7 @@ MAX_REQUESTS = 10_000
 """Questions in one batch, and cases that are open at once. OpenAI takes 50,000, Anthropic 100,000."""
 MOST_ROUNDS = 4
 """Rounds up to which batches are recommended: each may take a day."""
-LEAST_SAVED_USD = 0.005
+LEAST_SAVED_USD = 0.01
 """The difference from which batches are recommended: a smaller one is printed as $0.00."""
 _PUBLIC = ("openai", "anthropic")
 _WITH_ADDRESS = ("litellm_proxy", "hosted_vllm", "openai_like", "custom_openai")
@@ -80,7 +80,7 @@ class BatchSettings(AnyTransport):
         return MAX_REQUESTS
 
     def plan_lines(self, judge: AnyJudge, plan: Plan) -> list[str]:
-        """The rounds of a run, its price by batch beside its live price, and a recommendation."""
+        """The rounds of a run, its price by batch beside its live price, and a recommendation; nothing where it saves less than a cent."""
         if not isinstance(judge, JudgeSettings) or not plan.new_calls or self.refusal(judge):
             return []
         rates = self.rates(judge)
@@ -92,10 +92,10 @@ class BatchSettings(AnyTransport):
         elif live is None:
             prices = f"about ${by_batch:,.2f}, the live price is unknown"
         elif live - by_batch < LEAST_SAVED_USD:
-            prices = "less than a cent cheaper"
+            return []
         else:
             prices = f"about ${by_batch:,.2f} in place of ${live:,.2f}"
-        pace = f"up to {count} of minutes to a day each, one more for each kind of reply that must be asked for again"
+        pace = f"up to {count} of minutes to a day each"
         return [f"by batch: {prices}, {pace}; {advice(rounds, by_batch, live)}"]
 
 
@@ -103,8 +103,6 @@ def advice(rounds: int, by_batch: float | None, live: float | None) -> str:
     """Which transport to choose, and why."""
     if by_batch is None or live is None:
         return "no recommendation without both prices"
-    if live - by_batch < LEAST_SAVED_USD:
-        return "recommended: transport=live, which answers at once"
     if rounds > MOST_ROUNDS:
         return f"recommended: transport=live, unless {rounds:,} rounds one after the other are worth it"
     return "recommended: transport=batch, where results may wait"

@@ -189,7 +189,7 @@ def run(finished_runs: FinishedRuns) -> RunFolder:
     return RunFolder(finished_runs.of("+experiment=quickstart", "report.formats=[]").latest())
 
 
-@pytest.mark.parametrize(("columns", "most"), [(60, 40), (80, 32), (100, 32), (160, 32)])
+@pytest.mark.parametrize(("columns", "most"), [(60, 46), (80, 32), (100, 32), (160, 32)])
 def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int, most: int) -> None:
     """With the plan, two lines of progress and the path of the report. A category has a line."""
     data = read_report_data(run, run.iteration(1), ReportSettings(percent=["faithfulness"]))
