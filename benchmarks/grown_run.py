@@ -19,7 +19,7 @@ def grow(source: Path, target: Path, times: int, *, seed: int = 0) -> Path:
     Copy n has the sample ids `<id>-<n>`. Answers get words of their own; contexts have about 700 characters of random words,
     the same for equal ids of a copy whatever `seed` is, so that two grown runs share them.
     """
-    shutil.copytree(source, target, symlinks=True)
+    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("seal.json"))  # its tables are other ones
     samples = pq.read_table(source / "samples.parquet")
     outputs = pq.read_table(source / "outputs.parquet")
     _write(target / "samples.parquet", [_renamed(samples, "id", n) for n in range(times)])
@@ -32,6 +32,9 @@ def grow(source: Path, target: Path, times: int, *, seed: int = 0) -> Path:
             copy = _renamed(records, "sample_id", n)
             copies.append(copy.set_column(copy.schema.get_field_index("answer"), "answer", pa.array(texts)))
         _write(target / path.relative_to(source), copies)
+        for name in ("scores.parquet", "judge_inputs.parquet"):
+            table = pq.read_table(path.with_name(name))
+            _write(target / path.relative_to(source).with_name(name), [_renamed(table, "sample_id", n) for n in range(times)])
     return target
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.report.page_file import case_name
 from ragpipe.report.report_data import table_scores
 from ragpipe.score.iterations import members
-from ragpipe.store.run_tables import batches_at, columns_at, count_rows, schema_of
+from ragpipe.store.run_tables import batches, count_rows, read_columns, schema_of
 from ragpipe.store.table_rows import OutputKey
 
 Whole = NDArray[np.int64]
@@ -51,8 +51,7 @@ class CaseRows:
 
     Attributes:
         metrics: `metrics.json` of the iteration.
-        places: The place of each case in the table, from 0.
-        total: The cases of the table.
+        full: The numbers of the cases that the page has in full, rising.
         sample_ids: The sample of each case.
         methods: The method of each case.
         repeats: The repeat of each case.
@@ -65,8 +64,7 @@ class CaseRows:
     """
 
     metrics: Mapping[str, Any]
-    places: Whole
-    total: int
+    full: Whole
     sample_ids: list[str]
     methods: list[str]
     repeats: list[int]
@@ -145,6 +143,7 @@ class CaseRows:
                 {"name": field.name, "values": list(field.values), "flags": field.codes is None} for field in self.fields
             ],
             "modes": list(self.modes),
+            "full": None if len(self.full) == len(self) else self.full.tolist(),
         }
 
     def _score(self, name: str) -> dict[str, Any]:
@@ -161,26 +160,18 @@ class CaseRows:
         }
 
 
-def read_case_rows(records: Path, metrics: Mapping[str, Any], most: int) -> CaseRows:
-    """The cases of an iteration; of more than `most` the worst ones, with all cases of their questions. `metrics` is its
-    `metrics.json`, or that of all iterations. Raises DataError."""
-    known = set(schema_of(records).names)
-    names = [name for name in table_scores(metrics) if name in known]
+def read_case_rows(records: Path, metrics: Mapping[str, Any], in_full: int | None = None) -> CaseRows:
+    """All cases of an iteration; `in_full` is how many of them the page has in full: the worst ones, with all cases of their questions
+    (None: all). `metrics` is its `metrics.json`, or that of all iterations. Raises DataError."""
+    table = _Columns(records, set(schema_of(records).names))
+    names = [name for name in table_scores(metrics) if name in table.known]
     headline = headline_scores(metrics, metrics, names)
     names.sort(key=lambda name: headline.index(name) if name in headline else len(headline))
-    total = count_rows(records)
-    table = _Columns(records, np.arange(total), known)
-    if total > most:
-        main = next(iter([*headline, *names]), "")
-        values = table.numbers(main) if main in names else np.full(total, _NO_VALUE, np.float32)
-        order = _worst_first(values, table.failed(), _direction(metrics, main))
-        table = _Columns(records, _of_worst_questions(order, table.samples(), most), known)
-    identity = table.read(OUTPUT_KEY)
+    identity = read_columns(records, OUTPUT_KEY)
     sample_ids, methods, repeats = (identity[name].to_pylist() for name in OUTPUT_KEY)
-    return CaseRows(
+    rows = CaseRows(
         metrics,
-        table.places,
-        total,
+        np.arange(len(sample_ids)),
         sample_ids,
         methods,
         repeats,
@@ -189,8 +180,12 @@ def read_case_rows(records: Path, metrics: Mapping[str, Any], most: int) -> Case
         {name: table.verdicts(name) for name in names},
         table.modes(),
         table.failed(),
-        list(_fields(records, metrics, table.places, total)),
+        list(_fields(records, metrics, len(sample_ids))),
     )
+    if in_full is None or len(rows) <= in_full:
+        return rows
+    samples = np.unique(np.array(sample_ids, object), return_inverse=True)[1]
+    return replace(rows, full=_of_worst_questions(rows.worst_first(), samples, in_full))
 
 
 def _worst_first(values: NDArray[np.float32], failed: NDArray[np.uint8], direction: int) -> Whole:
@@ -214,38 +209,31 @@ def _of_worst_questions(order: Whole, samples: Whole, most: int) -> Whole:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns of `records.parquet` at some places; `known` are those that it has."""
+    """Columns of `records.parquet`; `known` are those that it has."""
 
     records: Path
-    places: Whole
     known: set[str]
 
-    def read(self, names: Sequence[str]) -> pa.Table:
-        return columns_at(self.records, self.places, names)
-
-    def samples(self) -> Whole:
-        """The number of the sample of each case."""
-        codes = self.read(["sample_id"])["sample_id"].combine_chunks().dictionary_encode().indices
-        numbers: Whole = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        return numbers
+    def read(self, name: str) -> pa.ChunkedArray:
+        return read_columns(self.records, [name])[name]
 
     def questions(self) -> Iterator[str]:
-        for batch in batches_at(self.records, self.places, ["question"]):
+        for batch in batches(self.records, ["question"]):
             for text in batch.column(0).to_pylist():
                 yield " ".join((text or "")[:QUESTION_MAX].split())
 
     def numbers(self, name: str) -> NDArray[np.float32]:
-        numbers: NDArray[np.float64] = self.read([name])[name].cast(pa.float64()).to_numpy()
+        numbers: NDArray[np.float64] = self.read(name).cast(pa.float64()).to_numpy()
         return numbers.astype(np.float32)
 
     def verdicts(self, name: str) -> NDArray[np.uint8]:
         passed_name, status_name = ("overall_passed", "") if name == _OVERALL else (f"{name}.passed", f"{name}.status")
-        codes = np.full(len(self.places), NO_VERDICT, np.uint8)
+        codes = np.full(count_rows(self.records), NO_VERDICT, np.uint8)
         if passed_name in self.known:
             passed = self.numbers(passed_name)
             codes[passed == 0], codes[passed == 1] = FAILED, PASSED
         if status_name in self.known:
-            status = np.array(self.read([status_name])[status_name].to_pylist(), dtype=object)
+            status = np.array(self.read(status_name).to_pylist(), dtype=object)
             codes[status == "error"], codes[status == "skipped"], codes[status == None] = ERROR, SKIPPED, ABSENT  # noqa: E711
         return codes
 
@@ -253,23 +241,23 @@ class _Columns:
         """The failure modes and diagnoses that a case has, the most frequent first."""
         flags: dict[str, NDArray[np.uint8]] = {}
         for column in (name for name in _MODES if name in self.known):
-            lists = self.read([column])[column].combine_chunks()
+            lists = self.read(column).combine_chunks()
             rows, names = pc.list_parent_indices(lists).to_numpy(), np.array(pc.list_flatten(lists).to_pylist(), object)
             for name in dict.fromkeys(names.tolist()):
-                flags.setdefault(str(name), np.zeros(len(self.places), np.uint8))[rows[names == name]] = 1
+                flags.setdefault(str(name), np.zeros(len(lists), np.uint8))[rows[names == name]] = 1
         return dict(sorted(flags.items(), key=lambda item: -int(item[1].sum())))
 
     def failed(self) -> NDArray[np.uint8]:
         """How many scores each case failed, at most 255."""
         if "failed_by" not in self.known:
-            return np.zeros(len(self.places), np.uint8)
-        lengths = pc.fill_null(pc.list_value_length(self.read(["failed_by"])["failed_by"]), 0)
+            return np.zeros(count_rows(self.records), np.uint8)
+        lengths = pc.fill_null(pc.list_value_length(self.read("failed_by")), 0)
         counts: NDArray[np.uint8] = np.minimum(lengths.to_numpy(), 255).astype(np.uint8)
         return counts
 
 
-def _fields(records: Path, metrics: Mapping[str, Any], places: Whole, total: int) -> Iterator[SliceField]:
-    """The fields of the breakdowns, for the cases at these places of a table with `total`."""
+def _fields(records: Path, metrics: Mapping[str, Any], total: int) -> Iterator[SliceField]:
+    """The fields of the breakdowns, for the cases of a table with `total`."""
     by = {name: groups for name, groups in metrics["by"].items() if name != "method"}
     for name, groups in members(records, by).items():
         ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
@@ -278,9 +266,9 @@ def _fields(records: Path, metrics: Mapping[str, Any], places: Whole, total: int
         for number, rows in enumerate(with_value, 1):
             codes[rows] = number
         if sum(map(len, with_value)) == np.count_nonzero(codes):  # no case has two values
-            yield SliceField(name, values, codes[places])
+            yield SliceField(name, values, codes)
             continue
         flags = [np.zeros(total, np.uint8) for _ in with_value]
         for flag, rows in zip(flags, with_value, strict=True):
             flag[rows] = 1
-        yield SliceField(name, values, None, [flag[places] for flag in flags])
+        yield SliceField(name, values, None, flags)

@@ -191,7 +191,7 @@ def _codes(codes: Whole, places: Whole, n_base: int) -> NDArray[np.uint8]:
 WORST = 20
 """Cases that stand on the page without its script."""
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
-_SCRIPTS = ("case_view.js", "compare.js")
+_SCRIPTS = ("case_parts.js", "case_view.js", "compare.js")
 _KINDS = {"better": "good", "worse": "bad", "same": "", "inconclusive": "warn"}
 
 
@@ -234,7 +234,7 @@ def compare_page(
             main=main,
         )
     )
-    style = core_style() + (_TEMPLATES / "compare.css").read_text(encoding="utf-8")
+    style = core_style() + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("cases.css", "compare.css"))
     return Page(f"{' → '.join(names)} · ragpipe", Markup(body), style, compare_script(), _blocks(rows, document, names))
 
 

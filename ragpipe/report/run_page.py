@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import printable
 from ragpipe.report.case_rows import FAILED, PASSED, CaseRows, read_case_rows
-from ragpipe.report.case_views import MARKS, CaseView, DetailBlock, ScoreView, TextPart, case_views, shorten_for_page
+from ragpipe.report.case_views import MARKS, TEXT_MAX, CaseView, DetailBlock, ScoreView, TextPart, case_views, shorten_for_page
 from ragpipe.report.model import (
     CaseName,
     Chart,
@@ -205,49 +205,47 @@ class StaticCase:
 def static_cases(cases: RunCases) -> Iterator[StaticCase]:
     """The `WORST` lowest cases by the main score. Raises DataError."""
     rows, worst = cases.rows, cases.worst(WORST)
-    at = {number: int(rows.places[number]) for number in worst}
-    records = rows_at(cases.iteration.records, list(at.values()), ("question", "answer")) if worst else {}
+    records = rows_at(cases.iteration.records, worst, ("question", "answer")) if worst else {}
     for place in worst:
         scores = [
             (name, f"{rows.values[name][place]:.4g}", _VERDICTS.get(int(rows.verdicts[name][place]), ""))
             for name in rows.headline or rows.scores
             if np.isfinite(rows.values[name][place])
         ]
-        record, name = records[at[place]], rows.names[place]
+        record, name = records[place], rows.names[place]
         question, answer = (shorten_for_page(record[column] or "", _TEXT_MAX) for column in ("question", "answer"))
         yield StaticCase(name, page_address(case=name), question, answer, scores)
 
 
-PAGE_CASES = 20_000
-"""A page has so many cases at most."""
 PROMPTS_MB = 24
 """Megabytes of prompts and replies on a page, as they are stored without compression; on the page they take about a tenth."""
 
 
 @dataclass(frozen=True)
 class RunCases:
-    """The cases of an iteration of a run, for its page. `metrics` is what the page shows, `run_id` the id of the run, `most` how
-    many cases the page has."""
+    """The cases of an iteration of a run, for its page. `metrics` is what the page shows, `run_id` the id of the run, `in_full` how
+    many cases the page has in full (None: all)."""
 
     run: RunFolder
     iteration: IterationFolder
     metrics: Mapping[str, Any]
     run_id: str
     prompts_mb: float = PROMPTS_MB
-    most: int = PAGE_CASES
+    in_full: int | None = None
 
     @cached_property
     def rows(self) -> CaseRows:
         """The list. Raises DataError."""
-        return read_case_rows(self.iteration.records, self.metrics, self.most)
+        return read_case_rows(self.iteration.records, self.metrics, self.in_full)
 
     @cached_property
     def with_prompts(self) -> frozenset[int]:
-        """The cases of the page, by their number there, that have their prompts and replies: the worst ones, as many as
+        """The cases, by their number, that have their prompts and replies on the page: the worst of those in full, as many as
         `prompts_mb` are enough for, each case counted as large as their mean."""
-        size = _stored_bytes(self.iteration)
+        full = set(self.rows.full.tolist())
+        size = _stored_bytes(self.iteration) * len(full) / max(1, len(self.rows))
         share = min(1.0, self.prompts_mb * 1e6 / size) if size else 1.0
-        return frozenset(self.rows.worst_first()[: int(self.rows.total * share)].tolist())
+        return frozenset(list(filter(full.__contains__, self.rows.worst_first().tolist()))[: int(len(full) * share)])
 
     def worst(self, count: int) -> list[int]:
         """The worst cases that have the main score, by their number on the page."""
@@ -259,20 +257,18 @@ class RunCases:
 
     def blocks(self) -> Iterator[DataBlock]:
         """The cases in full (`d<n>`) with chunk texts (`t<n>`), prompts and replies (`p<n>`) while they are read, then the texts of the
-        search (`text`), `cols` and `index`. Raises DataError."""
+        search (`text`), `cols` and `index`, of all cases. Raises DataError."""
         cols, layout = column_block(self.rows.columns())
-        texts, prompts, searched, number = TextPool(), TextPool("p"), JsonList(), 0
+        texts, prompts, number = TextPool(), TextPool("p"), 0
         records = [self.run.iteration(number).records for number in self._iterations()]
         varied = IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
         shown = [name for name in self.rows.scores if name != "overall_score"]
-        is_with_prompts = self.with_prompts.__contains__
-        views = case_views(self.run, self.iteration, shown, is_with_prompts, self.rows.places)
+        full = self.rows.full.tolist()
+        views = case_views(self.run, self.iteration, shown, lambda place: full[place] in self.with_prompts, self.rows.full)
         while part := list(islice(views, ROWS_PER_BLOCK)):
             values = list[dict[str, Any]]()
-            for place, view in enumerate(part, number * ROWS_PER_BLOCK):
-                answer = "".join(piece.text for piece in view.answer or ())
-                searched.append(f"{view.question}\n{answer}".lower())
-                differing = varied.differing(place) if varied else {}
+            for row, view in zip(full[number * ROWS_PER_BLOCK :], part, strict=False):
+                differing = varied.differing(row) if varied else {}
                 values.append(case_value(view, texts, prompts) | ({"it": differing} if differing else {}))
             yield json_block(f"d{number}", values)
             yield from texts.full_blocks()
@@ -280,9 +276,17 @@ class RunCases:
             number += 1
         yield from texts.blocks()
         yield from prompts.blocks()
-        yield searched.block("text")
+        yield self._searched().block("text")
         yield cols
         yield json_block("index", self._index(layout))
+
+    def _searched(self) -> JsonList:
+        """What the search looks at: question and answer of each case, as far as a page shows them."""
+        searched = JsonList()
+        for batch in batches(self.iteration.records, ["question", "answer"]):
+            for question, answer in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                searched.append(f"{(question or '')[:TEXT_MAX]}\n{(answer or '')[:TEXT_MAX]}".lower())
+        return searched
 
     def _iterations(self) -> list[int]:
         """The iterations that the page is of; empty for a single one."""
@@ -298,7 +302,6 @@ class RunCases:
             "columns": layout,
             "marks": MARKS,
             "prompts": len(self.with_prompts),
-            "total": self.rows.total,
             "rows_per_block": ROWS_PER_BLOCK,
             "texts_per_block": TEXTS_PER_BLOCK,
         }

@@ -51,6 +51,12 @@ class ReportSettings(Settings):
         default_factory=list,
         description="Scores of the scale 0 to 1 that tables print times 100. Files always hold 0 to 1. Default: none.",
     )
+    page_cases: Annotated[int, Field(ge=1)] | None = Field(
+        default=2000,
+        description=(
+            "Cases that report.html holds in full, the worst first; its list and charts are of all. null: all."
+        ),
+    )
     alerts: AlertSettings = Field(
         default_factory=AlertSettings, description="The file that an evaluation appends what needs a look to."
     )

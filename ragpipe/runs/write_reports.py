@@ -107,7 +107,7 @@ def _write_pages(run: RunFolder, iteration: IterationFolder, data: ReportData, r
         write_unless_same(run.report, render_markdown(report))
         written.append(run.report)
     if "html" in settings.formats:
-        cases = RunCases(run, iteration, data.metrics, run_id_of(run))
+        cases = RunCases(run, iteration, data.metrics, run_id_of(run), in_full=settings.page_cases)
         written += write_run_page(run.html, report, cases)
     return written
 

@@ -3,10 +3,11 @@
 class VirtualList {
   /**
    * `box` is an empty element with a height of its own. `fill(row, element)` puts the content of a row into its element;
-   * `onOpen(row)` is called by a click and by Enter. Rows are what `show` gets; each is `rowHeight` pixels high.
+   * `onOpen(row, target)` is called by a click, with the element that was clicked, and by Enter; `onMove()` when a key has selected another
+   * row. Rows are what `show` gets; each is `rowHeight` pixels high.
    */
-  constructor(box, { fill, onOpen, label, rowHeight = 48 }) {
-    Object.assign(this, { box, fill, onOpen, rowHeight, rows: [], selected: -1, frame: 0 });
+  constructor(box, { fill, onOpen, onMove, label, rowHeight = 48 }) {
+    Object.assign(this, { box, fill, onOpen, onMove, rowHeight, rows: [], selected: -1, frame: 0 });
     this.space = make("div", { class: "list-space", role: "presentation" });
     box.append(this.space);
     for (const [name, value] of Object.entries({ role: "listbox", tabindex: "0", "aria-label": label })) box.setAttribute(name, value);
@@ -14,7 +15,7 @@ class VirtualList {
     box.addEventListener("keydown", (event) => this.key(event));
     box.addEventListener("click", (event) => {
       const option = event.target.closest('[role="option"]');
-      if (option) this.open(Number(option.dataset.place));
+      if (option) this.open(Number(option.dataset.place), event.target);
     });
     new ResizeObserver(() => this.later()).observe(box);
   }
@@ -42,9 +43,9 @@ class VirtualList {
     this.select(this.selected < 0 ? (step > 0 ? 0 : this.rows.length - 1) : this.selected + step);
   }
 
-  open(place) {
+  open(place, target) {
     this.select(place);
-    if (this.selected >= 0) this.onOpen(this.rows[this.selected]);
+    if (this.selected >= 0) this.onOpen(this.rows[this.selected], target);
   }
 
   /** Scroll as little as needed to the selected row; one that is far away comes to the middle. */
@@ -67,6 +68,7 @@ class VirtualList {
     else if (event.key === "End") this.select(this.rows.length - 1);
     else if (event.key === "Enter") this.open(Math.max(0, this.selected));
     else return;
+    if (event.key !== "Enter") this.onMove();
     event.preventDefault();
     event.stopPropagation();
   }

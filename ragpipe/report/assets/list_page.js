@@ -9,22 +9,28 @@ const figure = (value) => {
   return Math.abs(value) < 10 ? String(Number(value.toFixed(3))) : Number(value.toPrecision(5)).toLocaleString("en");
 };
 
+/** A figure as wide as others above it. */
+const tidy = (value) => (Number.isFinite(value) && Math.abs(value) < 100 ? value.toFixed(2) : figure(value));
+
 /**
- * A page with the elements #list, #pane, #count, #message, #copy, #help, #reset, #filters, #print-list, #cases, and a control for each part
- * of its state that a reader may choose.
+ * A page with the elements #list, #pane, #count, #count-of, #message, #copy, #help, #reset, #filters, #print-list, #cases, and a control for each part
+ * of its state that a reader may choose. A row of the page is a case; an entry of the list is what `entryOf(row)` says of one or several.
+ * Where there is room, a case is always open: the one that the address names, else the first of the list.
  *
- * A page gives: `tests()`: the active filters, {name: (row) => boolean}; `sorted(rows)`; `fillOption(row, option)`; `content(row)`: the
+ * A page gives: `tests()`: the active filters, {name: (row) => boolean}; `sorted(rows)`; `fillOption(entry, option)`; `isFailed(row)`; `content(row)`: the
  * elements of a case, which may reject; `viewKey()`: what the open case depends on besides its name; `printed(row)` and `printHeads()`;
  * `sliceNames`: `field:value` of all slices; `csv()`: a file name and rows; `turnTab(by)`; `keepTexts(value)`: takes the texts of the search; `unknown`: what an unknown case is told.
  */
 class ListPage {
-  constructor(blocks, index, columns, { names, defaults, closed }) {
-    Object.assign(this, { blocks, index, columns, names, defaults, texts: null, rows: [], opened: null, filtered: null });
-    this.closedText = closed;
+  constructor(blocks, index, columns, { names, defaults }) {
+    Object.assign(this, { blocks, index, columns, names, defaults, texts: null, rows: [], members: new Map(), opened: null, filtered: null });
     this.places = new Map(names.map((name, row) => [name, row]));
     this.fields = Object.keys(defaults).filter((name) => byId(name));
     this.address = new Address(defaults, (state, how) => this.update(how));
-    this.list = new VirtualList(byId("list"), { fill: (row, option) => this.fillOption(row, option), onOpen: (row) => this.open(row), label: "cases" });
+    this.list = new VirtualList(byId("list"), {
+      fill: (entry, option) => this.fillOption(entry, option), label: "cases", onMove: () => this.follow(),
+      onOpen: (entry, target) => this.open(Number(target?.closest("[data-row]")?.dataset.row ?? this.toOpen(entry))),
+    });
     this.keys = new Keys(this.bindings(), byId("help"));
     this.listen();
   }
@@ -33,6 +39,18 @@ class ListPage {
 
   /** The rows among which the filters choose. */
   base() { return (this.every ??= this.names.map((_, row) => row)); }
+
+  /** The entry of the list that a row belongs to. */
+  entryOf(row) { return row; }
+
+  /** The row that an entry opens. */
+  toOpen(entry) { return this.members.get(entry)[0]; }
+
+  /** The rows of the list, from its top to its end. */
+  get order() { return this.list.rows.flatMap((entry) => this.members.get(entry)); }
+
+  /** What stands behind the count. */
+  countOf() { return ""; }
 
   /** The filter of the search: names of the cases, and their texts as far as they are read. */
   searchTest(words, textOf) {
@@ -45,7 +63,9 @@ class ListPage {
     const key = JSON.stringify(filters);
     if (key !== this.filtered) this.filter(key);
     this.showCase();
-    if (followed && !this.state.case) {
+    if (!followed) return;
+    if (this.state.case) this.reveal();
+    else {
       byId("cases").scrollIntoView();
       byId("list").focus({ preventScroll: true });
     }
@@ -57,8 +77,10 @@ class ListPage {
     const base = this.base();
     const among = Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, (place) => test(base[place])]));
     this.rows = this.sorted(matchingRows(base.length, among).map((place) => base[place]));
+    this.members = Map.groupBy(this.rows, (row) => this.entryOf(row));
     byId("count").textContent = countSentence(this.rows.length, base.length, among);
-    this.list.show(this.rows);
+    byId("count-of").textContent = this.rows.length ? this.countOf() : "";
+    this.list.show([...this.members.keys()]);
     this.showControls(Object.keys(tests).filter((name) => name !== "search").length);
   }
 
@@ -84,11 +106,25 @@ class ListPage {
 
   // --- the case that is open
 
+  /** The row that is open; undefined for an unknown case, and for none. */
+  get openRow() {
+    if (this.state.case) return this.rowOf(this.state.case);
+    return isNarrow() || !this.list.rows.length ? undefined : this.members.get(this.list.rows[0])[0];
+  }
+
   open(row) {
+    byId("message").textContent = "";
     const name = this.names[row];
     if (name !== this.state.case) this.address.set({ case: name }, { push: !this.state.case });
     byId("pane").focus({ preventScroll: true });
+    this.reveal();
+  }
+
+  /** Bring the open case into sight; where it is, nothing moves. */
+  reveal() {
+    const { top } = byId("pane").getBoundingClientRect();
     if (isNarrow()) window.scrollTo(0, 0);
+    else if (top < 40 || top > innerHeight / 3) byId("cases").scrollIntoView();
   }
 
   /** The row that an address names: exactly, or without its method, or by its sample alone. */
@@ -110,20 +146,19 @@ class ListPage {
   }
 
   showCase() {
-    const name = this.state.case;
-    document.body.classList.toggle("opened", Boolean(name));
-    document.body.classList.toggle("closed", !name);
-    const row = name ? this.rowOf(name) : undefined;
-    const place = row === undefined ? -1 : this.rows.indexOf(row);
+    const row = this.openRow;
+    const name = this.state.case || this.names[row];
+    document.body.classList.toggle("opened", Boolean(this.state.case));
+    document.body.classList.toggle("closed", !this.state.case);
+    const place = row === undefined ? -1 : this.list.rows.indexOf(this.entryOf(row));
     if (place >= 0 && place !== this.list.selected) this.list.select(place);
     const view = [name, this.viewKey()].join("\n");
     if (view !== this.opened) this.fillPane(view, name, row);
   }
 
   async fillPane(view, name, row) {
-    const isOther = this.shownCase !== name;
     this.opened = view;
-    let content = [make("p", { class: "soft", text: this.closedText })];
+    let content = [make("p", { class: "soft", text: "No case is open." })];
     if (name && row === undefined) {
       const links = this.nearest(name).map((other) => make("li", {}, make("a", { href: writeAddress({ case: other }), text: other })));
       content = [this.caseHead(name), make("p", { text: this.unknown }), make("ul", {}, links)];
@@ -131,17 +166,18 @@ class ListPage {
       const body = await this.content(row).catch((error) => [make("p", { class: "banner bad", text: error.message })]);
       content = [this.caseHead(this.names[row]), ...body];
     }
-    if (this.opened !== view) return;
-    this.shownCase = name;
-    byId("pane").replaceChildren(...content);
-    if (isOther) byId("pane").scrollTop = 0;
+    if (this.opened === view) byId("pane").replaceChildren(...content);
   }
 
   caseHead(name) {
-    return make("div", { class: "bar" },
-      make("button", { type: "button", class: "no-print", text: "← Back", onclick: () => this.close() }),
+    const button = (text, run, more = {}) => make("button", { type: "button", text, onclick: run, ...more });
+    return make("div", { class: "bar case-head" },
+      button("← Back", () => this.close(), { class: "back" }),
       make("h3", { text: name }),
-      make("button", { type: "button", class: "push no-print", text: "Copy link", onclick: () => this.copy() }));
+      make("span", { class: "bar push no-print" },
+        button("‹ Previous", () => this.step(-1)), button("Next ›", () => this.step(1)),
+        button("‹ Failed", () => this.seekFailed(-1), { "aria-label": "previous failed case" }),
+        button("Failed ›", () => this.seekFailed(1), { "aria-label": "next failed case" }), button("Copy link", () => this.copy())));
   }
 
   close() {
@@ -153,7 +189,23 @@ class ListPage {
 
   step(by) {
     this.list.move(by);
-    if (this.state.case && this.list.selected >= 0) this.address.set({ case: this.names[this.rows[this.list.selected]] });
+    this.follow();
+  }
+
+  /** Open what is selected in the list, where a case is open. */
+  follow() {
+    if (this.list.selected < 0 || (isNarrow() && !this.state.case)) return;
+    this.address.set({ case: this.names[this.toOpen(this.list.rows[this.list.selected])] }, { push: !this.state.case });
+    this.reveal();
+  }
+
+  /** Open the next case of the list that failed, or the one before. */
+  seekFailed(by) {
+    const { order } = this;
+    let place = order.indexOf(this.openRow) + by;
+    while (place >= 0 && place < order.length && !this.isFailed(order[place])) place += by;
+    if (place >= 0 && place < order.length) this.open(order[place]);
+    else byId("message").textContent = `No failed case of the list is ${by > 0 ? "below" : "above"} this one.`;
   }
 
   /** The tab after or before this one, of several. */
@@ -185,6 +237,8 @@ class ListPage {
     return [
       { keys: ["j"], does: "next case", run: () => this.step(1) },
       { keys: ["k"], does: "previous case", run: () => this.step(-1) },
+      { keys: ["J"], does: "next failed case", run: () => this.seekFailed(1) },
+      { keys: ["K"], does: "previous failed case", run: () => this.seekFailed(-1) },
       { keys: ["Enter"], does: "open the case", run: openSelected },
       { keys: ["Escape"], does: "leave a field, or go back to the list", run: (event) => this.escape(event), always: true },
       { keys: ["/"], does: "search", run: () => byId("q").focus() },
@@ -230,7 +284,7 @@ class ListPage {
   /** On paper the list is a table of its first rows. */
   fillPrint() {
     byId("print-list").replaceChildren(
-      make("p", { text: `${byId("count").textContent} cases; on paper the first ${Math.min(PRINTED, this.rows.length)}` }),
+      make("p", { text: `${byId("count").textContent} ${byId("count-of").textContent}; on paper the first ${Math.min(PRINTED, this.rows.length)}` }),
       make("table", {}, make("thead", {}, make("tr", {}, this.printHeads().map((text) => make("th", { text })))),
         make("tbody", {}, this.rows.slice(0, PRINTED).map((row) => make("tr", {}, this.printed(row).map((text) => make("td", { text })))))));
   }

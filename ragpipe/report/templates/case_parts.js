@@ -1,7 +1,9 @@
 
 // case_parts.js: the parts of an opened case as elements: texts with marks, scores, details, questions to the judge.
 
+const LONG = 600; // characters of references that are folded
 const VERDICT_NAMES = ["none", "miss", "pass", "error", "skipped", ""];
+const VERDICT_MARKS = { miss: "\u00a0✗", pass: "\u00a0✓" };
 const VERDICT_KINDS = { miss: "bad", pass: "good", error: "bad" };
 
 const verdictBadge = (verdict) => (verdict in VERDICT_KINDS ? make("span", { class: `badge ${VERDICT_KINDS[verdict]}`, text: verdict }) : null);
@@ -38,28 +40,48 @@ function markedText(text, marks = []) {
 
 const plainParts = (parts) => (typeof parts === "string" ? parts : parts.map((part) => (typeof part === "string" ? part : part[0])).join(""));
 
-/** One part of a score's details: a list, or a table. */
+const cellText = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
+
+/** One part of a score's details: a list, findings of objects, a table, or single values in a line. */
 function detailBlock(block) {
-  const cell = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
-  const rows = block.r ?? [];
+  const { n: name, h: heads = [], r: rows = [] } = block;
+  const isFound = heads.includes("reason") || rows.some((row) => row.some((value) => typeof value === "boolean"));
+  const short = name ? [] : rows.filter(([, value]) => cellText(value).length < 40);
   return [
-    block.n && make("span", { class: "small", text: block.n }),
+    name && rows.length + (block.i ?? []).length > 0 && make("span", { class: "small", text: name }),
     block.i && make("ul", {}, block.i.map((text) => make("li", { text }))),
-    rows.length > 0 && region(block.n || "details", make("table", {},
-      block.n && make("thead", {}, make("tr", {}, block.h.map((text) => make("th", { scope: "col", text })))),
-      make("tbody", {}, rows.map((row) => make("tr", {}, row.map((value) => make("td", { text: cell(value) }))))))),
+    short.length > 0 && make("p", { class: "note", text: short.map(([key, value]) => `${key} ${cellText(value)}`).join(" · ") }),
+    !name && rows.filter((row) => !short.includes(row)).map(([key, value]) => make("p", { class: "note", text: `${key}: ${value}` })),
+    name && rows.length > 0 && (isFound ? make("ul", { class: "findings" }, rows.map((row) => finding(heads, row))) : region(name, make("table", {},
+      make("thead", {}, make("tr", {}, heads.map((text) => make("th", { scope: "col", text })))),
+      make("tbody", {}, rows.map((row) => make("tr", {}, row.map((value) => make("td", { text: cellText(value) })))))))),
     block.more && make("p", { class: "note", text: `${block.more} more in scores.parquet` }),
-  ];
+  ].flat();
 }
 
-/** Reason, contradicted claims and details of one score of one case. */
-function scoreNotes({ r: reason, c: claims = [], b: blocks = [] }) {
+/** An object of the details as a line: what was found of it, what it is about, and below what belongs to it. */
+function finding(heads, row) {
+  const parts = Object.fromEntries(heads.map((head, place) => [head, row[place]]).filter(([, value]) => value !== ""));
+  const judged = "verdict" in parts ? "verdict" : heads.find((head) => typeof parts[head] === "boolean");
+  const word = { true: judged, false: `not ${judged}` }[parts[judged]] ?? parts[judged];
+  const about = ["claim", "text"].find((head) => head in parts) ?? heads.find((head) => typeof parts[head] === "string");
+  const others = Object.keys(parts).filter((head) => ![about, judged].includes(head) && !(head === "supported" && judged === "verdict"));
+  return make("li", {},
+    judged && [make("span", { class: `badge ${/^(not|un|contra|no)/.test(word) ? "bad" : "good"}`, text: word }), " "], parts[about],
+    others.map((head) => make("span", { class: "small", text: head === "reason" ? parts[head] : `${head}: ${cellText(parts[head])}` })));
+}
+
+/** Reason, contradicted claims and details of one score of one case. With `isOpen` the details stand open. */
+function scoreNotes({ r: reason, c: claims = [], b: blocks = [] }, isOpen) {
+  const told = new Set(claims.map(([claim]) => claim)); // stand above with their passages
+  const isTold = (heads) => (row) => heads.includes("claim") ? told.has(row[heads.indexOf("claim")]) : heads[0] === "" && row[1] === reason;
+  const parts = () => blocks.map((block) => ({ ...block, r: block.r?.filter((row) => !isTold(block.h)(row)), i: block.i?.filter((text) => !told.has(text)) })).flatMap(detailBlock).filter(Boolean);
   return [
     reason && make("p", { class: "reason", dir: "auto", text: reason }),
     claims.map(([claim, passages]) => make("p", { class: "contradiction" }, make("span", { class: "badge bad", text: "contradicted" }), ` ${claim}`,
       passages.length ? passages.map(([quote, place]) => make("span", { class: "small" }, `by ${place}: `, make("mark", { class: "contradicts", text: quote }))) : make("span", { class: "small", text: "without a passage" }))),
-    blocks.length > 0 && lazyFold("details", () => blocks.flatMap(detailBlock).filter(Boolean)),
-  ];
+    blocks.length > 0 && (isOpen ? parts() : lazyFold("details", parts)),
+  ].flat(3).filter(Boolean);
 }
 
 /** One question to the judge; prompt and reply are read when it is opened. `textOf(number)` resolves to a text. */
@@ -71,7 +93,7 @@ function judgeQuestion(call, number, textOf, command) {
     const parts = [make("p", { class: "note", text: about })];
     if (!call.r) return [...parts, make("p", {}, "Prompt and reply are not on the page, to keep it small. In the folder of the run: "), make("p", { class: "mono text", text: command(call.m) })];
     for (const [role, place] of [...(call.p ?? []), ["reply", call.r[0]]]) {
-      parts.push(make("h3", { text: role }), make("div", { class: "text mono tall", tabindex: "0", role: "region", "aria-label": role, text: await textOf(place) }));
+      parts.push(make("h3", { text: role }), make("div", { class: "text mono", text: await textOf(place) }));
     }
     return parts;
   });

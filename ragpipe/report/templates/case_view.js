@@ -43,18 +43,14 @@ class CaseView {
     const columns = (content) => make("div", { class: shown.length > 2 ? "columns many" : "columns" }, shown.map((side) => make("div", {}, make("h3", { text: side.name }), content(side))));
     const word = state.diff !== "off";
     return [
-      make("p", { class: "reason", dir: "auto", text: item.q }),
-      this.folded("Earlier turns", item.h.map(([role, text]) => make("p", { class: "reason" }, make("b", { text: `${role}: ` }), text))),
-      this.folded("Reference", item.ref.map((text) => make("div", { class: "text", text }))),
+      make("p", { class: "question", dir: "auto", text: item.q }),
+      item.h.length > 0 && fold(`Earlier turns (${item.h.length})`, item.h.map(([role, text]) => make("p", { class: "reason" }, make("b", { text: `${role}: ` }), text))),
+      item.ref.length > 0 && fold(item.ref.length > 1 ? `References (${item.ref.length})` : "Reference", item.ref.map((text) => make("div", { class: "reason", dir: "auto", text })), { open: item.ref.join("").length <= LONG }),
       this.tabs(sides, state.tab, word, onTab, onDiff),
       columns((side) => this.answer(item.b, side, word)),
       make("h3", { text: "Scores" }), this.scoreTable(row, sides, candidate),
       make("h3", { text: "Contexts" }), columns((side) => this.contexts(item, side, candidate, texts)),
     ].filter(Boolean);
-  }
-
-  folded(title, content) {
-    return content.length > 0 && make("details", { class: "fold" }, make("summary", { text: `${title} (${content.length})` }), content);
   }
 
   tabs(sides, tab, word, onTab, onDiff) {
@@ -82,7 +78,7 @@ class CaseView {
     return side.text.k.map(([key, place, number]) => {
       const [word, kind] = others.has(key) ? ["kept", ""] : isBase ? ["lost", "bad"] : ["new", "good"];
       const text = texts.get(number) ?? "";
-      return make("details", { class: "chunk" },
+      return make("details", { class: "chunk", open: word !== "kept" },
         make("summary", {}, make("span", { class: `badge ${kind}`, text: word }), ` ${place} `, make("span", { class: "soft", text: text.slice(0, 90) })),
         make("div", { class: "text", dir: "auto", text }));
     });
@@ -90,15 +86,20 @@ class CaseView {
 
   scoreTable(row, sides, candidate) {
     const heads = sides.flatMap((side) => (side.number < 0 ? [side.name] : [side.name, "Δ"]));
-    const scores = this.index.scores.filter(({ name }) => this.isMeasured(row, sides, name)).sort((a, b) => b.headline - a.headline);
+    const scores = this.index.scores.filter(({ name }) => this.isMeasured(row, sides, name)).sort((a, b) => this.isFlipped(row, b, candidate) - this.isFlipped(row, a, candidate) || b.headline - a.headline);
     const isEqual = ({ name, headline }) => !headline && sides.every(({ number }) => number < 0 || this.figures.change(row, name, number) === 0);
     const equal = scores.length > EQUAL_OPEN ? scores.filter(isEqual) : [];
-    const table = (label, shown) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
-      make("table", { class: "scores" },
-        make("thead", {}, make("tr", {}, ["score", ...heads].map((text) => make("th", { scope: "col", text })))),
-        make("tbody", {}, shown.map(({ name }) => this.scoreRow(row, sides, candidate, name)))));
+    const table = (label, shown) => region(label, make("table", { class: "scores" },
+      make("thead", {}, make("tr", {}, ["score", ...heads].map((text) => make("th", { scope: "col", text })))),
+      make("tbody", {}, shown.map(({ name }) => this.scoreRow(row, sides, candidate, name)))));
     return make("div", {}, table("scores of the case", scores.filter((score) => !equal.includes(score))),
-      equal.length > 0 && make("details", { class: "fold" }, make("summary", { text: `Equal on all sides (${equal.length})` }), table("equal scores of the case", equal)));
+      equal.length > 0 && fold(`Equal on all sides (${equal.length})`, table("equal scores of the case", equal)));
+  }
+
+  /** Whether the verdict of a score is another one than that of the base. */
+  isFlipped(row, { name }, candidate) {
+    const [before, after] = this.figures.verdicts(row, name, candidate);
+    return Boolean(before && after && before !== after);
   }
 
   /** Whether any side has a value or an error of a score. */
@@ -113,7 +114,7 @@ class CaseView {
       const verdict = number < 0 ? figures.verdicts(row, name, candidate)[0] : figures.verdicts(row, name, number)[1];
       const note = [text.s[name], text.r[name]].filter(Boolean).join(": ");
       const cell = make("td", {}, `${figure(figures.value(row, name, number))} `,
-        verdict && make("span", { class: `badge ${verdict === "pass" ? "good" : "bad"}`, text: verdict }),
+        verdictBadge(verdict),
         note && make("p", { class: "reason", text: note }));
       return number < 0 ? [cell] : [cell, make("td", { class: `num ${direction(figures.gain(row, name, number))}`, text: signed(figures.change(row, name, number)) })];
     });

@@ -8,7 +8,7 @@ class ComparePage extends ListPage {
     const defaults = {
       with: index.candidates[0], score: index.main, q: "", flip: "", slice: "", method: "", only: "", sort: "drop", case: "", tab: "", diff: "",
     };
-    super(blocks, index, columns, { names: index.rows, defaults, closed: "Open a case: click it, or press j or k and Enter." });
+    super(blocks, index, columns, { names: index.rows, defaults });
     this.figures = new Figures(index, columns);
     this.view = new CaseView(blocks, index, this.figures);
     this.panels = [...document.querySelectorAll(".panel")];
@@ -76,6 +76,11 @@ class ComparePage extends ListPage {
         make("span", { class: "name", text: this.index.rows[row] })));
   }
 
+  /** Whether the chosen candidate fails the chosen score. */
+  isFailed(row) { return this.figures.verdicts(row, this.score, this.candidate)[1] === "miss"; }
+
+  countOf() { return "pairs"; }
+
   content(row) {
     return this.view.content(row, this.state, this.candidate, { onTab: (tab) => this.address.set({ tab }), onDiff: () => this.toggleDiff() });
   }
@@ -107,5 +112,6 @@ class ComparePage extends ListPage {
   keepTexts(texts) { this.texts = texts; }
 }
 
+followSectionLinks();
 document.querySelectorAll(".panel, footer").forEach(lightenFolds);
 startListPage((blocks, index, columns) => new ComparePage(blocks, index, columns), (index) => index.rows.length);

@@ -1,55 +1,84 @@
 
-// report_case.js: an opened case: the methods of its question side by side.
+// report_case.js: an opened case: the question, the answer and its scores beside the contexts, the judge's own words last.
 
-const SCORES_OPEN = 12; // with more, those that passed or have no threshold are folded
-const NOTES_OPEN = 5; // reasons that stand open
+const CONTEXTS_OPEN = 10; // of more contexts, those without a mark are folded
 
 class QuestionView {
   constructor(blocks, index, figures) {
     Object.assign(this, { blocks, index, figures });
+    this.places = index.full && new Map(index.full.map((row, place) => [row, place]));
   }
 
   textOf(prefix, number) { return this.blocks.item(prefix, number, this.index.texts_per_block); }
 
+  /** What the page has of a case: null for one that it does not have in full. */
+  itemOf(row) {
+    const place = this.places ? this.places.get(row) : row;
+    return place === undefined ? null : this.blocks.item("d", place, this.index.rows_per_block);
+  }
+
   /** The elements of the case in a row. `sides` are the rows of its question, `state` that of the page. Rejects when a block is broken. */
   async content(row, sides, state, page) {
-    const items = await Promise.all(sides.map((side) => this.blocks.item("d", side, this.index.rows_per_block)));
-    const all = sides.map((side, place) => ({ row: side, item: items[place], method: this.figures.method(side), isOpened: side === row }));
-    const numbers = [...new Set(items.flatMap((item) => (item.k ?? []).map((chunk) => chunk.t)))];
-    const texts = new Map(await Promise.all(numbers.map(async (number) => [number, await this.textOf("t", number)])));
-    const opened = all.find((side) => side.isOpened);
-    const chosen = all.filter((side) => side.method === state.tab);
-    const shown = chosen.length ? chosen : isNarrow() ? [opened] : all;
+    const items = await Promise.all(sides.map((side) => this.itemOf(side)));
+    const all = sides.map((side, place) => ({ row: side, item: items[place] ?? {}, method: this.figures.method(side) }));
+    const opened = all.find((side) => side.row === row);
     const { item } = opened;
-    const columns = (fill) => (shown.length === 1 ? make("div", {}, fill(shown[0])) : make("div", { class: shown.length > 3 ? "columns many" : "columns" }, shown.map((side) => make("div", {}, this.sideHead(side), fill(side)))));
+    const isDiff = state.diff === "on" && all.length > 1;
+    const isAll = state.tab === "all" && all.length > 1;
+    const texts = new Map(await Promise.all((isAll ? [] : item.k ?? []).map(async ({ t }) => [t, await this.textOf("t", t)])));
+    const isLong = (item.ref ?? []).join("").length > LONG;
     return [
-      make("p", { class: "question", dir: "auto", text: item.q ?? "" }),
-      item.l && make("ul", { class: "labels" }, item.l.map(([name, text]) => make("li", { class: "badge", text: `${name}: ${text}` }))),
+      make("p", { class: "question", dir: "auto", text: item.q ?? this.figures.question(row) }),
       item.h && fold(`Earlier turns (${item.h.length})`, item.h.map(([role, text]) => make("p", { class: "reason" }, make("b", { text: `${role}: ` }), text))),
-      item.ref && fold(item.ref.length > 1 ? `References (${item.ref.length})` : "Reference", item.ref.map((text) => make("div", { class: "text", dir: "auto", text }))),
-      this.tabs(all, shown, state, page),
-      columns((side) => this.answer(all[0], side, state.diff === "on" && all.length > 1)),
-      this.legend(all),
-      make("h3", { text: "Scores" }), this.iterationNote(shown), this.scores(shown, opened),
-      make("h3", { text: "Contexts" }), columns((side) => [this.contexts(side, all, texts), this.support(side, shown.length === 1)].flat()),
-      this.judge(shown, page),
+      item.ref && fold(item.ref.length > 1 ? `References (${item.ref.length})` : "Reference", item.ref.map((text) => make("div", { class: "reason", dir: "auto", text })), { open: !isLong }),
+      item.l && make("ul", { class: "labels" }, item.l.map(([name, text]) => make("li", { class: "badge", text: `${name}: ${text}` }))),
+      this.tabs(all, opened, isAll, isDiff, page),
+      !("a" in item) ? this.elsewhere(row, page) : isAll ? this.sideBySide(all, isDiff) : false,
+      !isAll && make("div", { class: "case" },
+        make("div", {}, "a" in item && [make("h3", { text: "Answer" }), this.answer(all[0], opened, isDiff)], make("h3", { text: "Scores" }), this.iterationNote(opened), this.scores(opened)),
+        "a" in item && make("div", {}, make("h3", { text: "Contexts" }), this.contexts(opened, all, texts), this.legend(item), this.support(item))),
+      !isAll && this.judge(opened, page),
       item.n && make("p", { class: "note", text: `${item.n.join(", ")}: in the tables.` }),
     ].filter(Boolean);
   }
 
-  sideHead(side) {
-    return make("h3", {}, side.method, side.isOpened && make("span", { class: "badge", text: "this case" }));
+  /** How to read a case that is too much for the page. */
+  elsewhere(row, page) {
+    const words = `The page has the ${this.index.full.length.toLocaleString("en")} worst cases in full, and this is none of them. To put all of them into it, and to print this one:`;
+    return make("div", { class: "banner" }, make("p", { text: words }),
+      make("p", { class: "mono text", text: `python -m ragpipe task=rescore run=${this.index.run} report.page_cases=null` }),
+      make("p", { class: "mono text", text: page.explainCommand(row, "METRIC") }));
   }
 
-  tabs(all, shown, state, page) {
-    const repeats = page.repeatsOf(all.find((side) => side.isOpened).row);
-    const links = repeats.length > 1 && make("span", { class: "push" }, "repeat ", repeats.map((row) => make("a", { class: "button", href: writeAddress({ ...page.state, case: page.names[row] }, page.defaults), text: String(this.index.repeat[row]), "aria-current": String(all.some((side) => side.row === row)) })));
+  /** The methods of the question with their headline score, one pressed; then repeats. */
+  tabs(all, opened, isAll, isDiff, page) {
+    const repeats = page.repeatsOf(opened.row);
+    const links = repeats.length > 1 && make("span", { class: "push" }, "repeat ", repeats.map((row) => make("a", { class: "button", href: writeAddress({ ...page.state, case: page.names[row] }, page.defaults), text: String(this.index.repeat[row]), "aria-current": String(opened.row === row) })));
     if (all.length === 1) return links && make("div", { class: "bar no-print" }, links);
-    const button = (text, pressed, run) => make("button", { type: "button", text, "aria-pressed": String(pressed), onclick: run });
-    return make("div", { class: "bar no-print" },
-      !isNarrow() && button("all methods", shown.length === all.length, () => page.address.set({ tab: "" })),
-      all.map((side) => button(side.method, shown.length === 1 && shown[0] === side, () => page.address.set({ tab: side.method }))),
-      button("word diff", state.diff === "on", () => page.toggleDiff()), links);
+    const button = (content, pressed, run) => make("button", { type: "button", "aria-pressed": String(pressed), onclick: run }, content);
+    const show = (changes) => page.address.set(changes, { push: !page.state.case });
+    return make("div", { class: "bar no-print tabs" },
+      all.map((side) => button([`${side.method} `, this.valueOf(side, page.score)], !isAll && side === opened, () => show({ case: page.names[side.row], tab: "" }))),
+      button("side by side", isAll, () => show({ case: page.names[opened.row], tab: "all" })),
+      (isAll || opened !== all[0]) && button(`word diff to ${all[0].method}`, isDiff, () => page.toggleDiff()), links);
+  }
+
+  /** A value with the mark of its verdict. */
+  valueOf(side, name) {
+    const verdict = this.figures.verdict(side.row, name);
+    return make("span", { class: `cell ${verdict}`, text: `${figure(this.figures.value(side.row, name))}${VERDICT_MARKS[verdict] ?? ""}` });
+  }
+
+  /** The answers of all methods, and their scores: those that a method misses first. */
+  sideBySide(all, isDiff) {
+    const urgency = ({ name }) => Math.min(...all.map((side) => ["miss", "error"].indexOf(this.figures.verdict(side.row, name)) + 1 || 3));
+    const scores = this.index.scores.filter(({ name }) => all.some((side) => this.isMeasured(side.row, name))).toSorted((a, b) => urgency(a) - urgency(b));
+    const row = ({ name }) => make("tr", {}, make("th", { scope: "row", text: name }), all.map((side) => make("td", {}, this.valueCell(side, name))));
+    return make("div", {},
+      make("div", { class: all.length > 3 ? "columns many" : "columns", ...(all.length > 3 ? { tabindex: "0", role: "region", "aria-label": "answers" } : {}) }, all.map((side) => make("div", {}, make("h3", { text: side.method }), this.answer(all[0], side, isDiff)))),
+      region("scores of all methods", make("table", { class: "scores" },
+        make("thead", {}, make("tr", {}, ["score", ...all.map((side) => side.method)].map((text) => make("th", { scope: "col", text })))),
+        make("tbody", {}, scores.map(row)))));
   }
 
   /** The answer of a method with its marks; with word diff what is new and gone since the first method. */
@@ -66,9 +95,9 @@ class QuestionView {
     return [...notes, make("div", { class: "text", dir: "auto" }, pieces ?? plainParts(answer)), !pieces && make("p", { class: "note", text: "too different for a word diff" })];
   }
 
-  /** What the marks of these cases mean. */
-  legend(all) {
-    const kinds = new Set(all.flatMap(({ item }) => [...(Array.isArray(item.a) ? item.a.map((part) => part[1]) : []), ...(item.k ?? []).flatMap((chunk) => (chunk.m ?? []).map((mark) => mark[2]))]));
+  /** What the marks of the case mean. */
+  legend(item) {
+    const kinds = new Set([...(Array.isArray(item.a) ? item.a.map((part) => part[1]) : []), ...(item.k ?? []).flatMap((chunk) => (chunk.m ?? []).map((mark) => mark[2]))]);
     const shown = Object.entries(this.index.marks).filter(([mark]) => kinds.has(mark));
     return shown.length > 0 && make("p", { class: "note" }, "Marked in answers and contexts: ", shown.map(([mark, meaning], place) => [place ? ", " : "", make("mark", { class: mark, text: meaning })]), ".");
   }
@@ -78,11 +107,11 @@ class QuestionView {
     const chunks = side.item.k ?? [];
     if (!chunks.length) return make("p", { class: "soft", text: "none" });
     const others = new Set(all.filter((other) => other !== side).flatMap((other) => (other.item.k ?? []).map((chunk) => chunk.id)));
-    return chunks.map((chunk) => {
+    return chunks.map((chunk, place) => {
       const text = texts.get(chunk.t) ?? "";
       const badge = all.length > 1 && make("span", { class: "badge", text: others.has(chunk.id) ? "kept" : "only here" });
       const marks = [...new Set((chunk.m ?? []).map((mark) => mark[2]))].map((mark) => [" ", make("mark", { class: mark, text: mark })]);
-      return make("details", { class: "chunk", open: all.length === 1 && chunks.length < 3 },
+      return make("details", { class: "chunk", open: place < CONTEXTS_OPEN || marks.length > 0 },
         make("summary", {}, badge, ` ${chunk.p} `, marks, " ", make("span", { class: "soft", text: text.slice(0, 90) })),
         make("div", { class: "text", dir: "auto" }, markedText(text, chunk.m)));
     });
@@ -91,109 +120,71 @@ class QuestionView {
   // --- scores
 
   /** Which iteration a value is of, and where those of the others stand. */
-  iterationNote(shown) {
+  iterationNote(side) {
     const { iterations, iteration } = this.index;
     if (!iterations.length) return false;
-    const isVaried = shown.some((side) => side.item.it);
-    const others = isVaried ? `below a value, where they differ, those of iterations ${iterations.join(" | ")}` : `equal in all ${iterations.length} iterations`;
+    const others = side.item.it ? `below a value, where they differ, those of iterations ${iterations.join(" | ")}` : `equal in all ${iterations.length} iterations`;
     return make("p", { class: "note", text: `Of iteration ${iteration}; ${others}.` });
   }
 
-  scores(shown, opened) {
-    const urgency = (name) => ["miss", "error"].indexOf(this.figures.verdict(opened.row, name)) + 1 || 3;
-    const names = this.index.scores.filter(({ name }) => shown.some((side) => this.isMeasured(side.row, name)));
-    const ranks = names.filter((score) => score.rank);
-    const inTable = ranks.length > 5 ? names.filter((score) => !score.rank) : names;
-    const sorted = inTable.toSorted((a, b) => urgency(a.name) - urgency(b.name));
-    const isFirst = ({ name, headline }) => headline || name === "overall_score" || urgency(name) < 3 || shown.some((side) => side.item.s?.[name]?.c);
-    const rest = sorted.length > SCORES_OPEN ? sorted.filter((score) => !isFirst(score)) : [];
-    const first = sorted.filter((score) => !rest.includes(score));
-    const skipped = this.index.scores.filter(({ name }) => shown.some((side) => this.figures.verdict(side.row, name) === "skipped"));
-    return make("div", {},
-      this.scoreTable("scores of the case", first, shown, opened),
-      this.scoreGroups(rest, shown, opened),
-      ranks.length > 5 && this.rankTable(ranks, shown),
-      skipped.length > 0 && fold(`Skipped (${skipped.length})`, make("p", { class: "note", text: skipped.map(({ name }) => this.skippedWords(name, shown)).join(", ") })));
+  /** The scores of a case: those that failed, with their parts; the headline scores; the others folded. */
+  scores(side) {
+    const verdict = ({ name }) => this.figures.verdict(side.row, name);
+    const measured = this.index.scores.filter(({ name }) => this.isMeasured(side.row, name));
+    const ranks = measured.filter((score) => score.rank);
+    const inTable = ranks.length > 5 ? measured.filter((score) => !score.rank) : measured;
+    const isUrgent = (score) => ["miss", "error"].includes(verdict(score)) || Boolean(side.item.s?.[score.name]?.c);
+    const rest = inTable.filter((score) => !isUrgent(score) && !score.headline);
+    const first = [...inTable.filter(isUrgent), ...inTable.filter((score) => !isUrgent(score) && score.headline)];
+    const groups = [["Passed", rest.filter((score) => verdict(score) === "pass")], ["Without a verdict", rest.filter((score) => verdict(score) !== "pass")]];
+    const skipped = this.index.scores.filter((score) => verdict(score) === "skipped");
+    const because = ({ name }) => (side.item.s?.[name]?.r ? `${name} (${side.item.s[name].r})` : name);
+    return [
+      this.scoreTable("scores of the case", first, side, isUrgent),
+      groups.filter(([, group]) => group.length).map(([title, group]) => lazyFold(`${title} (${group.length})`, () => [this.scoreTable(title.toLowerCase(), group, side, () => false)])),
+      ranks.length > 5 && this.rankTable(ranks, side),
+      skipped.length > 0 && fold(`Skipped (${skipped.length})`, make("p", { class: "note", text: skipped.map(because).join(", ") })),
+    ];
   }
 
-  scoreTable(label, scores, shown, opened) {
-    let openNotes = 0;
-    const heads = ["score", ...(shown.length > 1 ? shown.map((side) => side.method) : ["value"])];
+  scoreTable(label, scores, side, isOpen) {
+    const row = (score) => make("tr", {}, make("th", { scope: "row" }, score.name, make("div", {}, this.valueCell(side, score.name))), make("td", {}, scoreNotes(side.item.s?.[score.name] ?? {}, isOpen(score))));
     return region(label, make("table", { class: "scores" },
-      make("thead", {}, make("tr", {}, heads.map((text) => make("th", { scope: "col", text })))),
-      make("tbody", {}, scores.map(({ name }) => this.scoreRows(name, shown, opened, () => openNotes++ < NOTES_OPEN)))));
-  }
-
-  /** The scores that do not stand open, by what the opened case has: those that passed, and those without a threshold. */
-  scoreGroups(scores, shown, opened) {
-    const passed = scores.filter(({ name }) => this.figures.verdict(opened.row, name) === "pass");
-    const others = scores.filter((score) => !passed.includes(score));
-    return [["Passed", passed], ["Without a verdict", others]].filter(([, group]) => group.length).map(([title, group]) =>
-      lazyFold(`${title} (${group.length})`, () => [this.scoreTable(title.toLowerCase(), group, shown, opened)]));
+      make("thead", {}, make("tr", {}, ["score", "why"].map((text) => make("th", { scope: "col", text })))),
+      make("tbody", {}, scores.map(row))));
   }
 
   isMeasured(row, name) { return Number.isFinite(this.figures.value(row, name)) || this.figures.verdict(row, name) === "error"; }
 
-  skippedWords(name, shown) {
-    const reasons = [...new Set(shown.filter((side) => this.figures.verdict(side.row, name) === "skipped").map((side) => side.item.s?.[name]?.r).filter(Boolean))];
-    return reasons.length ? `${name} (${reasons.join("; ")})` : name;
-  }
-
   valueCell(side, name) {
     const varied = side.item.it?.[name];
-    return make("td", {}, `${figure(this.figures.value(side.row, name))} `, verdictBadge(this.figures.verdict(side.row, name)),
-      varied && make("span", { class: "small", text: varied.map((value) => figure(value ?? NaN)).join(" | ") }));
+    return [`${figure(this.figures.value(side.row, name))} `, verdictBadge(this.figures.verdict(side.row, name)),
+      varied && make("span", { class: "small", text: varied.map((value) => figure(value ?? NaN)).join(" | ") })].filter(Boolean);
   }
 
   /** Which context carries which claim, for each score that looked up quotes. */
-  support(side, isOpen) {
-    const scores = Object.entries(side.item.s ?? {}).filter(([, notes]) => notes.u);
-    return scores.map(([name, notes]) => fold(`Claims by context (${name})`, notes.u.flatMap(detailBlock).filter(Boolean), { open: isOpen }));
+  support(item) {
+    const scores = Object.entries(item.s ?? {}).filter(([, notes]) => notes.u);
+    return scores.map(([name, notes]) => fold(`Claims by context (${name})`, notes.u.flatMap(detailBlock).filter(Boolean)));
   }
 
-  /** A score of the methods; a second row has reasons and details, open where this case misses the threshold or a claim is contradicted and `mayOpen()`. */
-  scoreRows(name, shown, opened, mayOpen) {
-    const notes = shown.map((side) => side.item.s?.[name]);
-    const cells = shown.map((side) => this.valueCell(side, name));
-    if (!notes.some(Boolean)) return make("tr", {}, make("th", { scope: "row", text: name }), cells);
-    const isOpen = (["miss", "error"].includes(this.figures.verdict(opened.row, name)) || notes.some((note) => note?.c)) && mayOpen();
-    const body = make("tr", { class: "notes", hidden: !isOpen }, make("td", { colspan: shown.length + 1 }));
-    const button = make("button", { type: "button", class: "plain", "aria-expanded": String(isOpen), text: name, onclick: () => {
-      body.hidden = !body.hidden;
-      button.setAttribute("aria-expanded", String(!body.hidden));
-      fill();
-    } });
-    const fill = () => {
-      const box = body.firstChild;
-      if (body.hidden || box.childNodes.length) return;
-      const content = notes.map((note, place) => note && make("div", {}, shown.length > 1 && make("span", { class: "small", text: shown[place].method }), scoreNotes(note)));
-      box.append(make("div", { class: shown.length > 1 ? "notes-columns" : "" }, content.filter(Boolean)));
-    };
-    fill();
-    return [make("tr", {}, make("th", { scope: "row" }, button), cells), body];
-  }
-
-  /** Scores at several ranks as one table: a row per measure, a column per method and rank. */
-  rankTable(scores, shown) {
+  /** Scores at several ranks as one table: a row per measure, a column per rank. */
+  rankTable(scores, side) {
     const measures = [...new Set(scores.map(({ rank }) => rank[0]))];
     const ranks = [...new Set(scores.map(({ rank }) => rank[1]))].sort((a, b) => a - b);
     const names = new Set(scores.map(({ name }) => name));
-    const missed = scores.filter(({ name }) => shown.some((side) => this.figures.verdict(side.row, name) === "miss")).length;
-    const heads = shown.flatMap((side) => ranks.map((rank) => (shown.length > 1 ? `${side.method} @${rank}` : `@${rank}`)));
-    const row = (measure) => make("tr", {}, make("th", { scope: "row", text: measure }), shown.flatMap((side) => ranks.map((rank) => (names.has(`${measure}@${rank}`) ? this.valueCell(side, `${measure}@${rank}`) : make("td")))));
+    const missed = scores.filter(({ name }) => this.figures.verdict(side.row, name) === "miss").length;
+    const cell = (name) => make("td", {}, names.has(name) ? this.valueCell(side, name) : []);
     return fold(`Ranking (${scores.length} scores${missed ? `, ${missed} miss the threshold` : ""})`, region("ranking scores", make("table", { class: "scores" },
-      make("thead", {}, make("tr", {}, ["measure", ...heads].map((text) => make("th", { scope: "col", text })))),
-      make("tbody", {}, measures.map(row)))));
+      make("thead", {}, make("tr", {}, ["measure", ...ranks.map((rank) => `@${rank}`)].map((text) => make("th", { scope: "col", text })))),
+      make("tbody", {}, measures.map((measure) => make("tr", {}, make("th", { scope: "row", text: measure }), ranks.map((rank) => cell(`${measure}@${rank}`))))))));
   }
 
   // --- the questions to the judge
 
-  judge(shown, page) {
-    const asked = shown.filter((side) => side.item.j);
-    if (!asked.length) return false;
-    return make("div", {}, make("h3", { text: "What the judge was asked" }), asked.map((side) => {
-      const command = (metric) => page.explainCommand(side.row, metric);
-      return lazyFold(`${side.method} (${side.item.j.length})`, () => side.item.j.map((call, place) => judgeQuestion(call, place + 1, (number) => this.textOf("p", number), command)));
-    }));
+  judge(side, page) {
+    const { j: calls } = side.item;
+    const command = (metric) => page.explainCommand(side.row, metric);
+    return calls && lazyFold(`What the judge was asked, and its replies (${calls.length})`, () => calls.map((call, place) => judgeQuestion(call, place + 1, (number) => this.textOf("p", number), command)));
   }
 }

@@ -1,5 +1,7 @@
 
-// report_list.js: the cases of a run.
+// report_list.js: the cases of a run: a row per question with its methods side by side, or per case with its scores.
+
+const METHODS_MAX = 8; // that stand side by side
 
 /** Values, verdicts and names of the rows: the columns of the page. */
 class RunFigures {
@@ -10,6 +12,13 @@ class RunFigures {
   method(row) { return this.index.methods[this.index.method[row]]; }
   sample(row) { return this.index.samples[this.index.sample[row]]; }
   question(row) { return this.index.questions[this.index.sample[row]]; }
+
+  /** The mean of a score over rows, and their worst verdict: what repeats of a case share. */
+  shared(rows, score) {
+    const values = rows.map((row) => this.value(row, score)).filter(Number.isFinite);
+    const verdicts = rows.map((row) => this.verdict(row, score));
+    return { value: values.length ? values.reduce((sum, value) => sum + value) / values.length : NaN, verdict: ["miss", "error"].find((name) => verdicts.includes(name)) ?? verdicts[0] };
+  }
 
   /** The test of a slice `field:value`; null for a field or value that the run does not have. */
   slice(text) {
@@ -33,22 +42,40 @@ const sidesOfRun = (index) => {
 class ReportPage extends ListPage {
   constructor(blocks, index, columns) {
     const defaults = {
-      q: "", method: "", score: index.main, verdict: "", slice: "", mode: "", from: "", to: "", sort: "worst", only: "", case: "", tab: "", diff: "",
+      q: "", method: "", score: index.main, verdict: "", slice: "", mode: "", from: "", to: "", sort: "worst", view: "", cols: "", only: "", case: "", tab: "", diff: "",
     };
-    super(blocks, index, columns, { names: sidesOfRun(index), defaults, closed: "Open a case: click it, or press j or k and Enter." });
+    super(blocks, index, columns, { names: sidesOfRun(index), defaults });
     this.figures = new RunFigures(index, columns);
     this.better = new Map(index.scores.map((score) => [score.name, score.better]));
     this.view = new QuestionView(blocks, index, this.figures);
-    this.unknown = index.total > index.sample.length ? `This page has the worst ${index.sample.length.toLocaleString("en")} of ${index.total.toLocaleString("en")} cases and no such case. task=explain prints any. The nearest here:` : "This run has no such case. The nearest:";
+    this.unknown = "This run has no such case. The nearest:";
     this.bySample = Map.groupBy(this.base(), (row) => index.sample[row]);
+    const several = [...this.bySample.values()].filter((rows) => rows.some((row) => index.method[row] !== index.method[rows[0]])).length;
+    this.isShared = index.methods.length <= METHODS_MAX && 2 * several > this.bySample.size;
+    this.repeats = Math.max(...index.repeat);
     this.lowQuestions = index.questions.map((text) => text.toLowerCase());
     this.differing = new Map();
+    this.fillColumnsMenu();
     matchMedia("(max-width: 760px)").addEventListener("change", () => this.refresh());
   }
 
   get score() { return this.better.has(this.state.score) ? this.state.score : this.index.main; }
-  chosen(name) { return name === "score" ? this.score : this.state[name]; }
+  /** Whether a row of the list is a question: where methods share questions and none is chosen, unless the reader says otherwise. */
+  get byQuestion() { return this.state.view ? this.state.view === "questions" : this.isShared && !this.state.method; }
+  chosen(name) { return name === "score" ? this.score : name === "view" ? (this.byQuestion ? "questions" : "cases") : this.state[name]; }
   viewKey() { return [this.state.tab, this.state.diff, this.score].join("\n"); }
+
+  /** The scores in the list: those that the reader chose, else the main one, the one that filters are about, and those that fail most. */
+  get shownScores() {
+    const picked = this.state.cols.split(",").filter((name) => this.better.has(name));
+    return picked.length ? picked : [...new Set([this.index.main, this.score, ...this.failing])].filter(Boolean).slice(0, isNarrow() ? 3 : 4);
+  }
+
+  /** The scores that miss their threshold somewhere, the most frequent first. */
+  get failing() {
+    const count = (name) => (this.columns[`v:${name}`] ?? []).reduce((sum, code) => sum + (code === 1), 0);
+    return (this.everyFailing ??= this.index.scores.map(({ name }) => [name, count(name)]).filter(([, n]) => n).sort((a, b) => b[1] - a[1]).map(([name]) => name));
+  }
 
   /** `field:value` of all slices: of each field in turn its next value. */
   get sliceNames() {
@@ -60,16 +87,21 @@ class ReportPage extends ListPage {
   showControls(active) {
     this.offer("mode", this.state.mode, this.state.mode);
     const [score, sort] = [this.score, this.state.sort];
-    const orders = new Map([["worst", "worst first"], [score, `${score} rising`], [`-${score}`, `${score} falling`], ["data", "as in the data"]]);
-    if (!orders.has(sort)) orders.set(sort, sort.startsWith("-") ? `${sort.slice(1)} falling` : `${sort} rising`);
+    const orders = new Map([["worst", "worst first"], [score, `${score} rising`], [`-${score}`, `${score} falling`], ...(this.isShared ? [["difference", "largest difference"]] : []), ["data", "as in the data"]]);
+    if (!orders.has(sort)) orders.set(sort, sort.replace(/^(-?)(?:method:)?(.*)/s, (_, back, name) => `${name} ${back ? "falling" : "rising"}`));
     byId("sort").replaceChildren(...[...orders].map(([value, text]) => make("option", { value, text })));
     super.showControls(active);
-    byId("more-head").textContent = this.rangeWords();
+    const { low, high } = this.index.scores.find(({ name }) => name === score) ?? {};
+    byId("from").placeholder = `from ${figure(low)}`;
+    byId("to").placeholder = `to ${figure(high)}`;
+    byId("columns").hidden = this.byQuestion;
+    for (const box of byId("columns-of").querySelectorAll("input")) box.checked = this.shownScores.includes(box.value);
+    this.showHeads();
   }
 
-  rangeWords() {
-    const { low, high } = this.index.scores.find(({ name }) => name === this.score) ?? {};
-    return Number.isFinite(low) && Number.isFinite(high) ? `value, ${figure(low)} to ${figure(high)}` : "value";
+  fillColumnsMenu() {
+    const pick = () => this.address.set({ cols: [...byId("columns-of").querySelectorAll("input:checked")].map((box) => box.value).join(",") });
+    byId("columns-of").append(...this.index.scores.map(({ name }) => make("label", {}, make("input", { type: "checkbox", value: name, onchange: pick }), ` ${name}`)));
   }
 
   /** A value that came by the address is offered by its control too. */
@@ -115,34 +147,96 @@ class ReportPage extends ListPage {
   sorted(rows) {
     const { sort } = this.state;
     if (sort === "data") return rows;
-    const name = sort.replace(/^-/, "");
-    const isWorst = sort === "worst" || !(this.better.has(sort) || this.better.has(name));
-    const score = isWorst ? this.score : this.better.has(sort) ? sort : name;
-    const sign = isWorst ? this.better.get(score) : this.better.has(sort) ? 1 : -1;
+    const keyOf = this.sortKey(sort);
     const keys = new Float64Array(this.names.length);
     for (const row of rows) {
-      const value = this.figures.value(row, score);
-      keys[row] = Number.isNaN(value) ? Infinity : sign * value;
+      const key = keyOf(row);
+      keys[row] = Number.isNaN(key) ? Infinity : key;
     }
     const { failed } = this.columns;
-    const ties = isWorst ? (a, b) => failed[b] - failed[a] || a - b : (a, b) => a - b;
+    const ties = sort === "worst" ? (a, b) => failed[b] - failed[a] || a - b : (a, b) => a - b;
     return rows.sort((a, b) => (keys[a] === keys[b] ? ties(a, b) : keys[a] - keys[b]));
   }
 
+  /** What rows are ordered by, the lowest first: a score, that of one method (`method:<name>`), the difference between methods, or how bad. */
+  sortKey(sort) {
+    const { figures, score } = this;
+    const [name, sign] = this.better.has(sort) || !sort.startsWith("-") ? [sort, 1] : [sort.slice(1), -1];
+    if (this.better.has(name)) return (row) => sign * figures.value(row, name);
+    const worst = (row) => this.better.get(score) * figures.value(row, score);
+    if (name === "difference") return (row) => -sign * this.spread(this.index.sample[row]);
+    return name.startsWith("method:") ? (row) => (`method:${figures.method(row)}` === name ? sign * worst(row) : NaN) : worst;
+  }
+
+  /** How far the methods of a question lie apart in the chosen score. */
+  spread(sample) {
+    const values = [...this.methodsOf(sample).values()].map((rows) => this.figures.shared(rows, this.score).value).filter(Number.isFinite);
+    return values.length > 1 ? Math.max(...values) - Math.min(...values) : NaN;
+  }
+
+  /** The rows of each method of a question, by its number. */
+  methodsOf(sample) { return Map.groupBy(this.bySample.get(sample), (row) => this.index.method[row]); }
+
   // --- the list
 
-  fillOption(row, option) {
-    const { score, figures } = this;
-    const verdict = figures.verdict(row, score);
-    const failed = this.columns.failed[row];
-    option.append(
-      make("div", {},
-        make("span", { class: `delta ${verdict === "pass" ? "up" : verdict === "miss" ? "down" : ""}`, text: figure(figures.value(row, score)) }),
-        make("bdi", { text: figures.question(row) || "no question" })),
-      make("div", { class: "soft" },
-        verdictBadge(verdict), " ",
-        failed > 0 && [make("span", { class: "badge", title: "scores that miss their threshold", text: `${failed} missed` }), " "],
-        make("span", { class: "name", text: this.names[row] })));
+  /** The number of the question, or of question and method: repeats share an entry. */
+  entryOf(row) { return this.byQuestion ? this.index.sample[row] : this.index.sample[row] * this.index.methods.length + this.index.method[row]; }
+
+  toOpen(entry) {
+    const rows = this.members.get(entry);
+    const open = this.state.case ? this.rowOf(this.state.case) : undefined;
+    return rows.find((row) => this.index.method[row] === this.index.method[open]) ?? rows[0];
+  }
+
+  countOf() {
+    const words = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+    return ["cases", this.byQuestion && `on ${words(this.members.size, "question")}`, this.repeats > 1 && `, ${words(this.repeats, "repeat")}`, this.index.iterations.length > 0 && `, ${words(this.index.iterations.length, "iteration")}`]
+      .filter(Boolean).join(" ").replaceAll(" ,", ",");
+  }
+
+  /** The heads over the figures: a click orders the list by one, the worst first, and again the other way round. */
+  showHeads() {
+    const head = (sort, text, back = `-${sort}`) => {
+      const isOn = [sort, back].includes(this.state.sort);
+      return make("button", { type: "button", class: "plain", title: `order by ${text}`, "aria-pressed": String(isOn), onclick: () => this.address.set({ sort: this.state.sort === sort ? back : sort }) },
+        text.split(/(?<=[_-])/).flatMap((piece) => [piece, make("wbr")]), isOn && (this.state.sort === sort ? " ▾" : " ▴"));
+    };
+    const worstFirst = (name) => (this.better.get(name) > 0 ? head(name, name) : head(`-${name}`, name, name));
+    const heads = this.byQuestion ? [...this.index.methods.map((name) => head(`method:${name}`, name)), head("difference", "max − min")] : this.shownScores.map(worstFirst);
+    byId("list-head").replaceChildren(make("span", { text: this.byQuestion ? `${this.score} of each method` : "case" }), ...heads);
+    byId("list-box").parentElement.style.setProperty("--figures", heads.length);
+  }
+
+  /** A figure of the list with its verdict as colour and mark; a click opens its first row. */
+  cell(rows, score) {
+    const { value, verdict } = this.figures.shared(rows, score);
+    const text = verdict === "error" || verdict === "skipped" ? verdict : tidy(value);
+    return make("span", { class: `cell ${verdict}`, "data-row": rows[0], title: `${score} ${figure(value)} ${verdict}` }, `${text}${VERDICT_MARKS[verdict] ?? ""}`);
+  }
+
+  fillOption(entry, option) {
+    const rows = this.members.get(entry);
+    const sample = this.index.sample[rows[0]];
+    const methods = this.methodsOf(sample);
+    const name = this.byQuestion ? this.index.samples[sample] : this.names[rows[0]];
+    const shown = new Set(rows.map((row) => this.index.method[row]));
+    option.append(make("bdi", { class: "asked", text: this.figures.question(rows[0]) || "no question" }), make("span", { class: "name soft", text: name }));
+    if (!this.byQuestion) {
+      option.append(...this.shownScores.map((score) => this.cell(methods.get(this.index.method[rows[0]]), score)));
+      return;
+    }
+    const cells = this.index.methods.map((_, number) => {
+      const cell = methods.has(number) ? this.cell(methods.get(number), this.score) : make("span", { class: "cell soft", text: EMPTY });
+      cell.classList.toggle("out", !shown.has(number));
+      return cell;
+    });
+    const spread = this.spread(sample);
+    option.append(...cells, make("span", { class: `cell ${spread > 0 ? "differs" : "soft"}`, text: tidy(spread) }));
+  }
+
+  isFailed(row) {
+    const { threshold } = this.index.scores.find(({ name }) => name === this.score) ?? {};
+    return threshold == null ? this.columns.failed[row] > 0 : ["miss", "error"].includes(this.figures.verdict(row, this.score));
   }
 
   // --- the case that is open
@@ -179,6 +273,7 @@ class ReportPage extends ListPage {
 
   content(row) { return this.view.content(row, this.sidesOf(row), this.state, this); }
 
+  /** The command that prints a case, with prompts and replies. */
   explainCommand(row, metric) {
     const part = (key, text) => {
       const word = /^[\w.@-]+$/.test(text) ? `${key}=${text}` : `${key}="${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
@@ -192,8 +287,8 @@ class ReportPage extends ListPage {
   toggleDiff() { this.address.set({ diff: this.state.diff === "on" ? "" : "on" }); }
 
   turnTab(by) {
-    const methods = this.state.case ? this.sidesOf(this.rowOf(this.state.case) ?? 0).map((row) => this.figures.method(row)) : [];
-    this.address.set({ tab: this.turned(["", ...methods], by) });
+    const sides = this.openRow === undefined ? [] : this.sidesOf(this.openRow);
+    if (sides.length > 1) this.address.set({ case: this.names[sides[(sides.indexOf(this.openRow) + by + sides.length) % sides.length]], tab: "" }, { push: !this.state.case });
   }
 
   bindings() {
