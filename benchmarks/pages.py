@@ -46,7 +46,17 @@ CASES = {"report": 101, "scores": 101, "compare": 40}
 """Cases of the demonstration set on each page: all of its methods, and the questions that `baseline` and `rerank` share."""
 FILTERS = {"report": ("#verdict", "miss"), "scores": ("#verdict", "miss"), "compare": ("#flip", "to_failed")}
 SORTED = {"report": ("#sort", "data"), "scores": ("#sort", "data"), "compare": ("#sort", "rise")}
-BUDGETS = {"ready": 1.5, "first search": 0.1, "next search": 0.1, "filter": 0.2, "sort": 0.2, "open a case": 0.15, "elements": 3000, "cases begin": 700, "chart ends": 700}
+BUDGETS = {
+    "ready": 1.5,
+    "first search": 0.1,
+    "next search": 0.1,
+    "filter": 0.2,
+    "sort": 0.2,
+    "open a case": 0.15,
+    "elements": 3000,
+    "cases begin": 700,
+    "chart ends": 700,
+}
 """Of 20,000 cases and fewer: seconds until the list stands there, of a search, a filter, an order and an opened case; elements with a case open; where
 the cases begin, and where the first chart ends on a phone."""
 NEEDS = {"bert_score", "semantic_similarity", "recorded"}

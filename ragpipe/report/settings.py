@@ -53,9 +53,7 @@ class ReportSettings(Settings):
     )
     page_cases: Annotated[int, Field(ge=1)] | None = Field(
         default=2000,
-        description=(
-            "Cases that report.html holds in full, the worst first; its list and charts are of all. null: all."
-        ),
+        description=("Cases that report.html holds in full, the worst first; its list and charts are of all. null: all."),
     )
     alerts: AlertSettings = Field(
         default_factory=AlertSettings, description="The file that an evaluation appends what needs a look to."

@@ -61,7 +61,7 @@ function detailBlock(block) {
 
 /** An object of the details as a line: what was found of it, what it is about, and below what belongs to it. */
 function finding(heads, row) {
-  const parts = Object.fromEntries(heads.map((head, place) => [head, row[place]]).filter(([, value]) => value !== ""));
+  const parts = Object.fromEntries(heads.map((head, place) => [head, row[place]]).filter(([, value]) => value !== "" && value !== "[]"));
   const judged = "verdict" in parts ? "verdict" : heads.find((head) => typeof parts[head] === "boolean");
   const word = { true: judged, false: `not ${judged}` }[parts[judged]] ?? parts[judged];
   const about = ["claim", "text"].find((head) => head in parts) ?? heads.find((head) => typeof parts[head] === "string");
@@ -71,13 +71,14 @@ function finding(heads, row) {
     others.map((head) => make("span", { class: "small", text: head === "reason" ? parts[head] : `${head}: ${cellText(parts[head])}` })));
 }
 
-/** Reason, contradicted claims and details of one score of one case. With `isOpen` the details stand open. */
-function scoreNotes({ r: reason, c: claims = [], b: blocks = [] }, isOpen) {
+/** Value, reason, contradicted claims and details of one score of one case. With `isOpen` the details stand open. */
+function scoreNotes(value, { r: reason, c: claims = [], b: blocks = [] }, isOpen) {
   const told = new Set(claims.map(([claim]) => claim)); // stand above with their passages
+  const listed = new Set([...told, ...blocks.flatMap(({ h = [], r = [] }) => (h.includes("claim") ? r.map((row) => row[h.indexOf("claim")]) : []))]);
   const isTold = (heads) => (row) => heads.includes("claim") ? told.has(row[heads.indexOf("claim")]) : heads[0] === "" && row[1] === reason;
-  const parts = () => blocks.map((block) => ({ ...block, r: block.r?.filter((row) => !isTold(block.h)(row)), i: block.i?.filter((text) => !told.has(text)) })).flatMap(detailBlock).filter(Boolean);
+  const parts = () => blocks.map((block) => ({ ...block, r: block.r?.filter((row) => !isTold(block.h)(row)), i: block.i?.filter((text) => !listed.has(text)) })).flatMap(detailBlock).filter(Boolean);
   return [
-    reason && make("p", { class: "reason", dir: "auto", text: reason }),
+    make("p", { class: "reason" }, value, reason && [" ", make("bdi", { text: reason })]),
     claims.map(([claim, passages]) => make("p", { class: "contradiction" }, make("span", { class: "badge bad", text: "contradicted" }), ` ${claim}`,
       passages.length ? passages.map(([quote, place]) => make("span", { class: "small" }, `by ${place}: `, make("mark", { class: "contradicts", text: quote }))) : make("span", { class: "small", text: "without a passage" }))),
     blocks.length > 0 && (isOpen ? parts() : lazyFold("details", parts)),

@@ -148,9 +148,9 @@ class QuestionView {
   }
 
   scoreTable(label, scores, side, isOpen) {
-    const row = (score) => make("tr", {}, make("th", { scope: "row" }, score.name, make("div", {}, this.valueCell(side, score.name))), make("td", {}, scoreNotes(side.item.s?.[score.name] ?? {}, isOpen(score))));
+    const row = (score) => make("tr", {}, make("th", { scope: "row", text: score.name }), make("td", {}, scoreNotes(this.valueCell(side, score.name), side.item.s?.[score.name] ?? {}, isOpen(score))));
     return region(label, make("table", { class: "scores" },
-      make("thead", {}, make("tr", {}, ["score", "why"].map((text) => make("th", { scope: "col", text })))),
+      make("thead", {}, make("tr", {}, ["score", "value and why"].map((text) => make("th", { scope: "col", text })))),
       make("tbody", {}, scores.map(row))));
   }
 
@@ -158,7 +158,7 @@ class QuestionView {
 
   valueCell(side, name) {
     const varied = side.item.it?.[name];
-    return [`${figure(this.figures.value(side.row, name))} `, verdictBadge(this.figures.verdict(side.row, name)),
+    return [make("b", { text: figure(this.figures.value(side.row, name)) }), " ", verdictBadge(this.figures.verdict(side.row, name)),
       varied && make("span", { class: "small", text: varied.map((value) => figure(value ?? NaN)).join(" | ") })].filter(Boolean);
   }
 

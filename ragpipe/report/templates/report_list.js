@@ -204,7 +204,10 @@ class ReportPage extends ListPage {
     const worstFirst = (name) => (this.better.get(name) > 0 ? head(name, name) : head(`-${name}`, name, name));
     const heads = this.byQuestion ? [...this.index.methods.map((name) => head(`method:${name}`, name)), head("difference", "max − min")] : this.shownScores.map(worstFirst);
     byId("list-head").replaceChildren(make("span", { text: this.byQuestion ? `${this.score} of each method` : "case" }), ...heads);
-    byId("list-box").parentElement.style.setProperty("--figures", heads.length);
+    const { style } = byId("list-box").parentElement;
+    style.setProperty("--figures", heads.length);
+    style.setProperty("--lead", this.byQuestion ? "9rem" : "13rem");
+    style.setProperty("--figure", this.byQuestion ? "4rem" : "5.2rem"); // as wide as its head
   }
 
   /** A figure of the list with its verdict as colour and mark; a click opens its first row. */

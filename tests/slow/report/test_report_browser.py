@@ -89,10 +89,39 @@ def case_open(shown: OpenPage) -> str:
 
 
 def test_the_worst_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> None:
-    """Of equal grades the data's order: q00 is 0 for base; new has 1 for every third question."""
-    assert shown.shown()[:4] == ["q00/base/1", "q01/base/1", "q01/new/1", "q02/base/1"]
+    """Of equal grades the data's order: q00 is 0 for base; new has 1 for every third question. A row is a question with both methods."""
+    assert shown.shown()[:4] == ["q00", "q01", "q02", "q03"]
     assert shown.count() == "40 of 40"
+    assert shown.page.text_content("#count-of") == "cases on 20 questions"
+    cells = shown.page.locator("#list [role=option]:nth-child(1) .cell").all_text_contents()
+    assert cells == ["0.00\u00a0✗", "1.00\u00a0✓", "1.00"]
+    assert shown.page.text_content("#list-head") == "grade of each method" + "base" + "new" + "max − min"
+    assert case_open(shown) == "q00/base/1", "the worst case is open from the start"
     assert shown.page.locator("#cases *").count() < 700
+
+
+def test_a_row_is_a_question_or_a_case_and_heads_order(shown: OpenPage) -> None:
+    page = shown.page
+    page.click("#list-head button:text('max')")
+    assert (shown.shown()[:3], shown.address()) == (["q00", "q03", "q06"], "#v=1&sort=difference")
+    page.click("#list-head button:text('new')")
+    assert (shown.shown()[:2], shown.address()) == (["q01", "q02"], "#v=1&sort=method:new")
+    page.click("#list-head button:text('new')")
+    assert shown.shown()[0] == "q00"
+    page.click("#list [role=option]:nth-child(1) .cell:nth-of-type(3)")
+    assert case_open(shown) == "q00/new/1", "a cell opens the case of its method"
+    page.keyboard.press("Escape")
+    page.select_option("#view", "cases")
+    page.select_option("#sort", "worst")
+    assert shown.shown()[:3] == ["q00/base/1", "q01/base/1", "q01/new/1"]
+    page.click("#columns summary")
+    page.check("#columns-of input[value='hit@1']")
+    assert shown.address() == "#v=1&view=cases&cols=grade%2Chit%401"
+    page.click("#list-head button:text('hit@1')")
+    assert "sort=hit%401" in shown.address()
+    page.select_option("#method", "new")
+    page.select_option("#view", "questions")
+    assert shown.page.locator("#list [role=option] >> nth=0").locator(".cell.out").count() == 1
 
 
 FILTERS: list[tuple[str, list[str] | None, str]] = [
@@ -115,13 +144,14 @@ FILTERS: list[tuple[str, list[str] | None, str]] = [
 def test_an_address_is_a_filter(browser: Browser, report: Path) -> None:
     with clean_page(browser, report) as opened:
         for filters, names, count in FILTERS:
-            opened.page.evaluate("(text) => { location.hash = text; }", f"#v=1&{filters}")
+            opened.page.evaluate("(text) => { location.hash = text; }", f"#v=1&view=cases&{filters}")
             wait_until(opened.page, f"document.querySelector('#count').textContent === {count!r}")
             assert names is None or opened.shown() == names, filters
 
 
 def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
     page = shown.page
+    page.select_option("#view", "cases")
     page.select_option("#verdict", "miss")
     page.select_option("#method", "base")
     page.fill("#slice", "dat")
@@ -129,7 +159,7 @@ def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
     page.press("#slice", "Enter")  # a part of a name stands for the first slice with it
     assert page.input_value("#slice") == "category:dates"
     assert shown.count() == "0 of 40; without verdict 10; without slice 10"
-    assert shown.address() == "#v=1&method=base&verdict=miss&slice=category:dates"
+    assert shown.address() == "#v=1&method=base&verdict=miss&slice=category:dates&view=cases"
     page.fill("#slice", "")
     page.fill("#from", "0.4")
     page.press("#from", "Tab")
@@ -137,27 +167,33 @@ def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
     page.click("#reset")
     assert (shown.count(), shown.address()) == ("40 of 40", "#v=1")
     page.select_option("#sort", "-grade")
-    assert shown.shown()[0] == "q00/new/1"
+    assert shown.shown()[0] == "q00"
     page.select_option("#score", "hit@1")
-    assert page.eval_on_selector_all("#sort option", "(all) => all.map((o) => o.value)") == ["worst", "hit@1", "-hit@1", "data", "-grade"]  # fmt: skip
+    assert page.eval_on_selector_all("#sort option", "(all) => all.map((o) => o.value)") == ["worst", "hit@1", "-hit@1", "difference", "data", "-grade"]  # fmt: skip
 
 
 def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
     page = shown.page
-    page.keyboard.press("j")
     page.keyboard.press("Enter")
     assert case_open(shown) == "q00/base/1"
     assert shown.address() == page_address(case="q00/base/1")
+    page.keyboard.press("]")
+    assert shown.address() == page_address(case="q00/new/1")
     page.keyboard.press("d")
     page.wait_for_selector("#pane ins")
     assert page.locator("#pane ins").all_text_contents() == ["twelve", " [1]"]
-    page.keyboard.press("]")
-    assert shown.address().endswith("&case=q00/base/1&tab=base&diff=on")
-    page.keyboard.press("[")
     page.keyboard.press("d")
     page.keyboard.press("j")
-    wait_until(page, "document.querySelector('#pane h3').textContent === 'q01/base/1'")
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q01/new/1'")  # the method stays
+    page.keyboard.press("[")
     page.keyboard.press("k")
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q00/base/1'")
+    page.keyboard.press("J")  # what is between them passed
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q01/base/1'")
+    page.keyboard.press("K")
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q00/base/1'")
+    page.keyboard.press("K")
+    assert "No failed case" in str(page.text_content("#message"))
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.id") == "list"
     page.keyboard.press("x")
@@ -165,7 +201,7 @@ def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
     page.keyboard.press("/")
     page.keyboard.type("number 12x")
     page.keyboard.press("Backspace")
-    assert shown.shown() == ["q12/base/1", "q12/new/1"]
+    assert shown.shown() == ["q12"]
     page.keyboard.press("Escape")
     page.keyboard.press("f")
     assert page.evaluate("document.activeElement.id") == "score"
@@ -177,23 +213,52 @@ def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
     assert lines[0][:6] == ["id", "method", "repeat", "question", "grade", "grade verdict"]
     assert [line[:6] for line in lines[1:]] == [["q12", "base", "1", "Question number 12?", "0.6", "pass"], ["q12", "new", "1", "Question number 12?", "1", "pass"]]  # fmt: skip
     page.keyboard.press("?")
-    assert page.locator("dialog tr").count() == 13
+    assert page.locator("dialog tr").count() == 15
     page.uncheck("dialog input")
     page.keyboard.press("Escape")
     page.keyboard.press("x")
     assert shown.count() == "2 of 40", "keys are off"
 
 
-def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
+@pytest.mark.parametrize("height", [780, 900])
+@pytest.mark.parametrize("action", ["click", "Enter", "link", "j"])
+def test_a_case_that_opens_comes_into_sight(browser: Browser, report: Path, height: int, action: str) -> None:
+    """From the top of the page, where the cases begin below; the pane scrolls with the page, not in a box of its own."""
+    with clean_page(browser, report, height=height) as opened:
+        page = opened.page
+        assert page.evaluate("scrollY") == 0
+        if action == "click":
+            page.eval_on_selector("#list [role=option]:nth-child(2)", "(row) => row.click()")
+        elif action == "link":
+            page.evaluate("document.body.append(make('a', {href: '#v=1&case=q01/new/1', id: 'there', text: 'x'}))")
+            page.eval_on_selector("#there", "(link) => link.click()")
+        else:
+            page.keyboard.press(action)
+        case_open(opened)
+        top = page.evaluate("document.querySelector('#pane').getBoundingClientRect().top")
+        assert 0 <= top < height / 3
+        assert page.evaluate("document.querySelector('#pane').scrollHeight - document.querySelector('#pane').clientHeight") == 0
+
+
+def test_the_first_stop_of_tab_leads_to_the_cases(shown: OpenPage) -> None:
+    shown.page.keyboard.press("Tab")
+    shown.page.keyboard.press("Enter")
+    assert shown.page.evaluate("document.activeElement.id") == "cases-title"
+
+
+def test_a_case_reads_from_the_answer_to_its_evidence(browser: Browser, report: Path) -> None:
     with clean_page(browser, report, "#v=1&case=q03/base/1") as opened:
         assert case_open(opened) == "q03/base/1"
         page = opened.page
-        assert page.locator("#pane .columns >> nth=0 >> h3").all_text_contents() == ["basethis case", "new"]
-        assert page.locator("#pane .chunk .badge").all_text_contents() == ["kept", "only here", "kept", "only here"]
+        assert page.locator("#pane .tabs button").all_text_contents() == ["base 0.15\u00a0✗", "new 1\u00a0✓", "side by side"]
+        answer, contexts = (page.locator("#pane .case > div").nth(side).bounding_box() for side in (0, 1))
+        assert answer
+        assert contexts
+        assert (answer["y"], answer["x"] + answer["width"] < contexts["x"]) == (contexts["y"], True)
+        assert page.locator("#pane .chunk .badge").all_text_contents() == ["kept", "only here"]
         assert page.locator("#pane .contradiction").all_text_contents() == [
             "contradicted The fee is ten euros.by context 1 (chunk both), characters 4 to 17: fee is twelve"
         ]
-        page.click("#pane .chunk summary >> nth=0")
         assert page.locator("#pane .chunk[open] mark.contradicts").all_text_contents() == ["contradicts", "fee is twelve"]
         assert page.locator("#pane .text mark.contradicted").all_text_contents() == ["The fee is ten euros."]
         support = page.locator("#pane details", has_text="Claims by context (grade)")
@@ -204,29 +269,41 @@ def test_methods_stand_side_by_side(browser: Browser, report: Path) -> None:
         ]  # fmt: skip
         ranking = page.locator("#pane details", has_text="Ranking (6 scores)")
         ranking.locator("summary").click()
-        assert ranking.locator("thead th").all_text_contents() == ["measure", "base @1", "base @3", "base @5", "new @1", "new @3", "new @5"]  # fmt: skip
+        assert ranking.locator("thead th").all_text_contents() == ["measure", "@1", "@3", "@5"]
         assert ranking.locator("tbody th").all_text_contents() == ["hit", "recall"]
-        page.click("#pane summary:text('new (1)')")
+        page.click("#pane summary:text('What the judge was asked')")
         page.click("#pane summary:text('1. grade / verify')")
-        page.wait_for_selector("#pane .text.mono.tall")
-        assert page.locator("#pane .text.mono.tall").all_text_contents() == ["Is the claim in the context?", "It is not."]
-        page.click("#pane .bar button:text-is('new')")
-        wait_until(page, "document.querySelectorAll('#pane .columns').length === 0")
-        assert "The fee is ten" not in opened.page.inner_text("#pane .text >> nth=0")
+        page.wait_for_selector("#pane .text.mono")
+        assert page.locator("#pane .text.mono").all_text_contents() == ["Is the claim in the context?", "It is not."]
+
+
+def test_methods_are_tabs_and_stand_side_by_side(browser: Browser, report: Path) -> None:
+    with clean_page(browser, report, "#v=1&case=q03/base/1") as opened:
+        case_open(opened)
+        page = opened.page
+        page.click("#pane .tabs button:text('new')")
+        wait_until(page, "document.querySelector('#pane h3').textContent === 'q03/new/1'")
+        assert "The fee is ten" not in page.inner_text("#pane .text >> nth=0")
+        page.click("#pane button:text('side by side')")
+        page.wait_for_selector("#pane .columns")
+        assert page.locator("#pane .columns h3").all_text_contents() == ["base", "new"]
+        assert page.locator("#pane .scores thead th").all_text_contents() == ["score", "base", "new"]
+        assert opened.address() == page_address(case="q03/new/1", tab="all")
 
 
 def test_back_closes_a_case_and_a_section_link_keeps_the_list(shown: OpenPage) -> None:
     page = shown.page
     page.select_option("#verdict", "miss")
     page.click("#list [role=option]:nth-child(3)")
+    wait_until(page, "document.querySelector('#pane h3').textContent !== 'q00/base/1'")
     name = case_open(shown)
     page.click("nav a >> nth=0")
     assert page.text_content("#pane h3") == name
     page.go_back()
-    page.wait_for_selector("#pane .question", state="detached")
-    assert shown.count() == "16 of 40"
+    wait_until(page, "document.querySelector('#pane h3').textContent === 'q00/base/1'")  # the first of the list
+    assert (shown.count(), shown.address()) == ("16 of 40", "#v=1&verdict=miss")
     page.go_forward()
-    assert case_open(shown) == name
+    wait_until(page, f"document.querySelector('#pane h3').textContent === {name!r}")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +332,8 @@ def test_a_run_of_one_method_names_no_method_and_repeats_are_linked(browser: Bro
     with clean_page(browser, file, "#v=1&case=q01/base/2") as opened:
         assert case_open(opened) == "q01/2"
         assert not opened.page.locator("#method, #only").count()
+        assert opened.shown() == ["q00/1", "q01/1", "q02/1"], "repeats share a row"
+        assert (opened.count(), opened.page.text_content("#count-of")) == ("6 of 6", "cases, 2 repeats")
         opened.page.click("#pane a.button:text-is('1')")
         wait_until(opened.page, "document.querySelector('#pane h3').textContent === 'q01/1'")
 
@@ -269,10 +348,12 @@ def test_no_width_scrolls_sideways(browser: Browser, report: Path, width: int) -
         opened.page.click("#list [role=option]:nth-child(2)")
         case_open(opened)
         assert opened.sideways() <= 0
-        if width < 760:  # a case is a page of its own, with one method
+        opened.page.click("#pane button:text('side by side')")
+        opened.page.wait_for_selector("#pane .columns")
+        assert opened.sideways() <= 0
+        if width < 760:  # a case is a page of its own
             for part in ("#list", "nav", ".front >> nth=0"):
                 assert not opened.page.is_visible(part), part
-            assert opened.page.locator("#pane .columns").count() == 0
             opened.page.click("#pane button >> nth=0")
             assert opened.page.is_visible("#list")
 
@@ -305,7 +386,6 @@ HOSTILE = {**{str(n): attack for n, attack in enumerate(ATTACKS)}, "rtl": "\u05d
 def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path, attack: str) -> None:
     file = pages_of(write(tmp_path / "run", attack))
     with clean_page(browser, file) as opened:
-        opened.page.keyboard.press("j")
         opened.page.keyboard.press("Enter")
         case_open(opened)
         assert opened.page.text_content("#pane .question") == printable(attack)
@@ -318,6 +398,27 @@ def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path, attack: str) 
         assert opened.sideways() <= 0
 
 
+def test_a_case_beyond_those_in_full_says_how_to_see_it(browser: Browser, tmp_path: Path) -> None:
+    """Room for two cases: the worst question has them. The list, its filters and the search have all."""
+    root = tmp_path / "run"
+    write_run(root, ROWS)
+    score(root, SPECS, SCORING)
+    run, metrics = RunFolder(root), json.loads((root / "iteration-1" / "metrics.json").read_text())
+    write_run_page(root / "report.html", report_of(), RunCases(run, run.iteration(1), metrics, "me", in_full=2))
+    with clean_page(browser, root / "report.html") as opened:
+        assert (case_open(opened), opened.count()) == ("q00/base/1", "40 of 40")
+        assert opened.page.locator("#pane .chunk").count() == 2
+        opened.page.fill("#q", "twelve")
+        assert opened.count() == "20 of 40"
+        opened.page.evaluate("location.hash = '#v=1&case=q19/new/1'")
+        opened.page.wait_for_selector("#pane .banner")
+        assert opened.page.text_content("#pane .question") == "Question number 19?"
+        assert opened.page.locator("#pane .mono").all_text_contents() == [
+            "python -m ragpipe task=rescore run=me report.page_cases=null",
+            "python -m ragpipe task=explain run=. case=q19 method=new metric=METRIC messages=true",
+        ]  # fmt: skip
+
+
 def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_path: Path) -> None:
     root = tmp_path / "run"
     calls = [{**CALL, "sample_id": f"q{n:02}", "method": "base", "messages": json.dumps([{"role": "user", "content": "x" * 9000}])} for n in range(9)]  # fmt: skip
@@ -328,7 +429,7 @@ def test_prompts_that_are_not_on_the_page_have_a_command(browser: Browser, tmp_p
     with clean_page(browser, root / "report.html", "#v=1&case=q03/1") as opened:
         case_open(opened)
         assert "prompts and replies of the 0 worst of 9" in str(opened.page.text_content("#cases-title"))
-        opened.page.click("#pane summary:text('base (1)')")
+        opened.page.click("#pane summary:text('What the judge was asked')")
         opened.page.click("#pane summary:text('1. grade / verify')")
         command = opened.page.text_content("#pane .mono.text")
         assert command == "python -m ragpipe task=explain run=. case=q03 method=base metric=grade messages=true"

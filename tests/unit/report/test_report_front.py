@@ -288,24 +288,22 @@ def test_the_worst_cases_stand_in_the_html_itself(tmp_path: Path) -> None:
     assert '<li class="badge bad">faithfulness 0.6333 miss</li>' in without_blocks
 
 
-def test_of_too_many_cases_a_page_has_those_of_the_worst_questions(tmp_path: Path) -> None:
+def test_a_page_has_all_cases_in_its_list_and_those_of_the_worst_questions_in_full(tmp_path: Path) -> None:
     """Nine questions by two methods, room for five cases: two questions. q8's b is the lowest case, then q2's a; q0 is low by b alone."""
     values = {(n, m): 0.5 + n / 100 for n in range(9) for m in "ab"} | {(8, "b"): 0.0, (2, "a"): 0.1, (0, "b"): 0.2}
     rows = [Row(f"q{n}", m, {"faithfulness": value}, {"category": f"c{n}"}) for (n, m), value in values.items()]
     write_run(tmp_path, rows)
     score(tmp_path, SPECS[:1])
-    html = html_of(cases_of(tmp_path, most=5))
+    html = html_of(cases_of(tmp_path, in_full=5))
     index = block_json(html, "index")
-    assert [index["samples"][s] for s in index["sample"]] == ["q2", "q2", "q8", "q8"]
-    assert index["total"] == 18
+    assert len(index["sample"]) == len(page_columns(html)["f:faithfulness"]) == len(block_json(html, "text")) == 18
+    assert index["full"] == [4, 5, 16, 17]
     assert index["fields"][0]["values"] == [f"c{n}" for n in range(9)]
-    columns = page_columns(html)
-    assert columns["f:faithfulness"].round(2).tolist() == [np.float32(v) for v in (0.1, 0.52, 0.58, 0)]
-    assert columns["c:category"].tolist() == [3, 3, 9, 9]
     assert [case["q"] for case in block_json(html, "d0")] == ["What is q2?"] * 2 + ["What is q8?"] * 2
-    assert cases_of(tmp_path, most=1).rows.sample_ids == ["q8"] * 2, "the first question with all its cases"
-    assert "worst questions" not in html_of(cases_of(tmp_path)).split("<script")[0], "with room for all"
-    assert "those of the worst questions, 4 of 18, are on the page, all are in iteration-1/records.parquet" in html
+    assert cases_of(tmp_path, in_full=1).rows.full.tolist() == [16, 17], "the first question with all its cases"
+    everything = html_of(cases_of(tmp_path))
+    assert block_json(everything, "index")["full"] is None
+    assert "worst questions" not in everything.split("<script")[0], "with room for all"
     assert html.index("<h3>q8/b/1</h3>") < html.index("<h3>q2/a/1</h3>")
 
 
