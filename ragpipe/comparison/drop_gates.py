@@ -38,13 +38,14 @@ from ragpipe.core.digest import canonical_json, changed_keys, sha256, short_valu
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import on_one_line
-from ragpipe.score.gate_settings import MODE_PREFIX, NO_EARLIER_RUN, Gate
+from ragpipe.score.gate_settings import ASKED_IN, MODE_PREFIX, NO_EARLIER_RUN, PREFERENCE, Gate
 from ragpipe.score.iterations import cases_of, chosen_cases, open_records, repeats
 from ragpipe.score.normalisation import OVERALL, interval_of
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.stats.difference_verdict import DropVerdict, decide_drop
 from ragpipe.stats.differences import PairedDifference, paired_difference
-from ragpipe.stats.intervals import Estimate
+from ragpipe.stats.intervals import Estimate, estimate_mean
+from ragpipe.stats.limits import p_below
 from ragpipe.store.files import is_regular_file, open_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_folder import RunFolder
@@ -132,18 +133,47 @@ def on_unit_scale(values: Floats, scale: Mapping[str, Any]) -> Floats:
 
 
 def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str, dict[str, Any]]:
-    """What each gate against a baseline measures, by its name: the part of `measure_gate` that a baseline decides.
+    """What each gate against a baseline, or on a preference, measures, by its name: the part of `measure_gate` that a baseline decides.
 
     `value` is candidate - baseline on 0 (worst) to 1 (best), so a drop is below 0, or of the rate of a failure mode, so a rise is
     above 0, with its interval; `n_ok` the shared cases that have it on both sides; `paired` the figures of both sides, the verdict of this gate alone, and what differs. A gate without a
     comparison has a value of None and says why in `absent`. Gates on scores that the run does not give are left out.
     """
-    gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.against is not None}
+    gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.named_run is not None}
     return {
-        name: _measured(run, gate, baselines.get(str(gate.against)))
+        name: (_measured if gate.preference_against is None else _preferred)(run, gate, baselines.get(str(gate.baseline)))
         for name, gate in gates.items()
-        if gate.failure_mode is not None or gate.score in run.declared
+        if gate.measure == PREFERENCE or gate.failure_mode is not None or gate.score in run.declared
     }
+
+
+def _preferred(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
+    """The win rate of this run's answers over the pairs that a judge was asked about: corrected by labels where the preference run was,
+    and the gate is about all of its pairs."""
+    base = str(gate.preference_against).partition(ASKED_IN)[0]
+    if base == NO_EARLIER_RUN:
+        return _absent("there was no earlier run of this name")
+    if baseline is None:
+        ask = f"python -m ragpipe task=compare base={base} candidate={run.manifest['run_id']} compare.preference=true judge=..."
+        return _absent(f"no judge was asked to compare its answers with those of run {base}: {ask}, then task=rescore")
+    rows, chosen = baseline.score(PREFERENCE), run.chosen(gate.labels())
+    pairs = paired_cases(rows, run.cases)
+    keep = chosen[pairs.candidate]
+    values, questions = rows["value"].to_numpy().astype(np.float64)[pairs.base][keep], pairs.questions[keep]
+    lost = int(np.sum(rows["is_lost"].to_numpy()[pairs.base][keep]))
+    known = ~np.isnan(values)
+    values, questions = values[known], questions[known]
+    if not len(values):
+        return _absent(f"no chosen case has a preference in run {gate.baseline}")
+    corrected = baseline.manifest["corrected"] if np.all(keep) and len(pairs.base) == len(rows) else None
+    estimate = estimate_mean(values, questions, low=0.0, high=1.0, level=run.settings.level)
+    measured: dict[str, Any] = {"value": estimate.value, **interval_of("interval", estimate)}
+    if corrected is not None and corrected["mean"] is not None:
+        labels = {"raw": estimate.value, "labels": corrected["labels"]}
+        measured = {"value": corrected["mean"], "interval": corrected["interval"], "corrected": labels}
+    p_value = p_below(values, questions, gate.win_rate, low=0.0, high=1.0)
+    beside = {"p_value": p_value, "absent": None, "calibrated": baseline.manifest["calibrated"]}
+    return {**measured, **beside, "n_ok": len(values), "n_error": lost}
 
 
 def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
@@ -461,6 +491,9 @@ def _manifest(folder: RunFolder) -> dict[str, Any]:
     parts = ("judge_identity", "embedder", "parser", "metrics", "scoring")
     identity = {key: manifest["identity"].get(key) for key in parts}
     kept = {key: manifest[key] for key in ("run_id", "name", "prompts", *TIMES) if key in manifest}
+    if "pair" in manifest["data"]:
+        metrics = read_json(folder.final.metrics)
+        kept |= {"calibrated": metrics["judge"]["calibrated"], "corrected": metrics.get("corrected", {}).get(PREFERENCE)}
     return {**kept, "identity": identity}
 
 

@@ -145,7 +145,7 @@ def _failing(gate: Mapping[str, Any], data: ReportData) -> str:
     chosen = slices[0] if slices else None
     if "failure_mode" in gate:
         return page_address(method=method, slice=chosen, mode=gate["failure_mode"])
-    if "unit" in gate:  # no case passes or fails by a figure of the system
+    if "unit" in gate or "preference_against" in gate:  # no case passes or fails by these
         return page_address(method=method, slice=chosen)
     return page_address(method=method, score=gate["score"], verdict="miss", slice=chosen)
 

@@ -193,7 +193,7 @@ def measured_together(
     `metrics.json`, and without `sources`. `declared` is what `metrics.json` declares of the scores. Raises DataError."""
     if sources is None:
         return MeasuredTogether()
-    has_baseline = any(gate.against is not None for gate in settings.active_gates().values())
+    has_baseline = any(gate.named_run is not None for gate in settings.active_gates().values())
     has_labels = is_regular_file(sources.folder.calibration)
     if not (has_baseline or has_labels):
         return MeasuredTogether()

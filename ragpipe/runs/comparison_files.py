@@ -23,8 +23,7 @@ from ragpipe.report.exports import comparison_junit
 from ragpipe.report.page_file import write_page
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.manifest import checked_manifest
-from ragpipe.runs.preference_run import find_preference
-from ragpipe.runs.run_list import check_unmodified
+from ragpipe.runs.run_list import check_unmodified, find_preference
 from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_folder import COMPARISONS, RunFolder, make_folder

@@ -134,7 +134,9 @@ def open_run(
         config = validate_finished_config(composed, overlaid_origins, prompts=prompts)
         own_ids = [run_id for run_id in (manifest["run_id"], manifest.get("source_run")) if run_id]
         beside = task == "rescore" and "scoring.calibration" not in changes
-        config, scoring_files = resolved_for_finished(config, folder, own_ids, by_own_calibration=beside)
+        config, scoring_files = resolved_for_finished(
+            config, folder, own_ids, by_own_calibration=beside, rescores=task == "rescore"
+        )
         return FinishedRun(folder, manifest, config, overrides, scoring_files)
 
 

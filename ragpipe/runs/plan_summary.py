@@ -371,6 +371,8 @@ def gate_power_lines(config: RunConfig, frozen: RunFolder) -> list[str]:
     earlier, run_id = _earlier_gates(config)
     lines = []
     for name, gate in gates.items():
+        if gate.preference_against is not None:
+            continue  # a judge is asked after the run
         if gate.against is not None and gate.baseline is None:
             lines.append(f"gate {name}: not applicable, there is no earlier run of this name")
             continue
@@ -447,7 +449,7 @@ def _shared(
     gates: Mapping[str, Gate], frozen: RunFolder, baselines: Mapping[str, Baseline]
 ) -> dict[str, set[tuple[object, ...]]]:
     """Of each gate against a baseline the keys of the cases that the baseline has too."""
-    held = {name: gate for name, gate in gates.items() if gate.baseline is not None}
+    held = {name: gate for name, gate in gates.items() if gate.against is not None and gate.baseline is not None}
     if not held:
         return {}
     cases = read_columns(frozen.outputs, OUTPUT_KEY)

@@ -17,7 +17,7 @@ from ragpipe.comparison.preference import pair_name
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import paired_cases
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import ConfigError, Problem, RagpipeError
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.registry import option_files
 from ragpipe.core.sample import OUTPUT_KEY, Case, Chunk, PairedOutput
 from ragpipe.core.settings import ConfigOrigins
@@ -30,7 +30,7 @@ from ragpipe.runs.finished_run import open_run, read_config, unnamed_judge
 from ragpipe.runs.load_dataset import load_dataset
 from ragpipe.runs.manifest import checked_manifest
 from ragpipe.runs.measured_cases import CaseReader
-from ragpipe.runs.run_list import run_folders
+from ragpipe.runs.run_list import paired_tables
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_columns
@@ -53,11 +53,10 @@ class PairSource(CaseSource):
 
     def __init__(self, base: RunFolder, candidate: RunFolder, of: Sequence[tuple[str | None, str | None]]):
         self._folders, self._of = (base, candidate), of
-        manifests = [checked_manifest(folder) for folder in self._folders]
         self._same_run = base.root == candidate.root
-        names = dict.fromkeys(str(manifest["name"]) for manifest in manifests)
+        names = dict.fromkeys(str(checked_manifest(folder)["name"]) for folder in self._folders)
         self.name = f"pairs of {' and '.join(names)}"
-        self.pair = {side: _tables(manifest) for side, manifest in zip(("base", "candidate"), manifests, strict=True)}
+        self.pair = paired_tables(base, candidate)
 
     @property
     def digest(self) -> str:
@@ -83,10 +82,6 @@ class PairSource(CaseSource):
             for row, of_row in zip(at_base[pairs.base].tolist(), at_candidate[pairs.candidate].tolist(), strict=True):
                 case = other.case_at(of_row)
                 yield Record(case.sample, paired_output(one.case_at(row), case, name), str(candidate.outputs))
-
-
-def _tables(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(manifest["data"].get("frozen") or {"tables": manifest["data"]["tables"]})
 
 
 def _chosen(folder: RunFolder, method: str | None) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Table]:
@@ -123,21 +118,6 @@ def _both(base: Sequence[Chunk], candidate: Sequence[Chunk]) -> list[Chunk]:
         chunk.model_copy(update={"rank": rank, "id": f"{rank}:{chunk.id}", "score": None})
         for rank, chunk in enumerate(chunks, 1)
     ]
-
-
-def find_preference(base: RunFolder, candidate: RunFolder) -> RunFolder | None:
-    """The newest scored run of the pairs of these two runs, beside the candidate; None where there is none."""
-    wanted = PairSource(base, candidate, ()).pair
-    found: list[tuple[str, RunFolder]] = []
-    for path in run_folders(candidate.root.parent):
-        folder = RunFolder(path)
-        try:
-            manifest = checked_manifest(folder)
-        except RagpipeError:
-            continue
-        if manifest["data"].get("pair") == wanted and folder.final.metrics.is_file():
-            found.append((str(manifest["created_at"]), folder))
-    return max(found, key=lambda run: run[0])[1] if found else None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,6 +208,25 @@ def named_folders(output_dir: str, name: str | None) -> list[Path]:
         return folders
     fix = "name=... and output_dir=... as the runs were started with"
     raise DataError("there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)])
+
+
+def paired_tables(base: RunFolder, candidate: RunFolder) -> dict[str, Any]:
+    """What names the frozen tables of two runs: by it a preference run says whose answers were compared. Raises DataError."""
+    data = {side: checked_manifest(folder)["data"] for side, folder in (("base", base), ("candidate", candidate))}
+    return {side: dict(of_side.get("frozen") or {"tables": of_side["tables"]}) for side, of_side in data.items()}
+
+
+def find_preference(base: RunFolder, candidate: RunFolder) -> RunFolder | None:
+    """The newest scored run, beside the candidate, in which a judge was asked about the pairs of these two; None where there is none."""
+    wanted = paired_tables(base, candidate)
+    found: dict[str, RunFolder] = {}
+    for path in run_folders(candidate.root.parent):
+        folder = RunFolder(path)
+        with suppress(RagpipeError):
+            manifest = checked_manifest(folder)
+            if manifest["data"].get("pair") == wanted and folder.final.metrics.is_file():
+                found[str(manifest["created_at"])] = folder
+    return found[max(found)] if found else None
 
 
 _MUTATED = "selftest.json"

@@ -16,10 +16,10 @@ from ragpipe.comparison.drop_gates import Baseline, BaselineNeeds, read_baseline
 from ragpipe.core.digest import DIGEST, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.runs.manifest import checked_manifest
-from ragpipe.runs.run_list import find_named_run, runs_with_id, scored_runs
+from ragpipe.runs.run_list import find_named_run, find_preference, runs_with_id, scored_runs
 from ragpipe.runs.settings import RunConfig
 from ragpipe.score.calibration_file import Calibration, read_calibration
-from ragpipe.score.gate_settings import NO_EARLIER_RUN, Gate
+from ragpipe.score.gate_settings import ASKED_IN, NO_EARLIER_RUN, PREFERENCE, Gate
 from ragpipe.store.files import is_regular_file, link_or_copy, write_unless_same
 from ragpipe.store.run_folder import LATEST, RUN_ID, RunFolder
 
@@ -115,9 +115,9 @@ def resolved_for_dataset(
         manifest = checked_manifest(started)
         recorded = manifest["identity"].get("scoring", {}).get("gates", {})
         again = {
-            name: str((recorded.get(name) or {}).get("against"))
+            name: str((recorded.get(name) or {}).get(_key(gate)))
             for name, gate in config.scoring.active_gates().items()
-            if gate.against == LATEST
+            if gate.named_run == LATEST
         }
         as_before = _with_gates(scored, again)
         if identity_of(as_before) == manifest["identity"]:
@@ -126,27 +126,48 @@ def resolved_for_dataset(
 
 
 def resolved_for_finished(
-    config: RunConfig, folder: RunFolder, own_ids: Collection[str], *, by_own_calibration: bool = False
+    config: RunConfig, folder: RunFolder, own_ids: Collection[str], *, by_own_calibration: bool = False, rescores: bool = False
 ) -> tuple[RunConfig, ScoringFiles]:
     """The same for a task over the finished run in `folder`: runs are looked for beside it, then below `output_dir`.
 
     `own_ids` are the run itself and the run that its answers are from: a gate against one of these would compare answers with
     themselves. With `by_own_calibration` what `task=calibrate` wrote into the run goes before the calibration that it was scored
-    by. Raises ConfigError.
+    by; one that `rescores` also takes up in which run a judge was asked for a preference. Raises ConfigError.
     """
     beside, root = folder.root.parent, Path(config.output_dir)
     resolved = _Resolution(beside, root)
-    scored = _with_gates(config, resolved.run_ids(config, own_ids))
+    scored = _with_gates(
+        config, _with_preferences(config, folder, resolved, resolved.run_ids(config, own_ids), looked_for=rescores)
+    )
     found = by_own_calibration and is_regular_file(folder.own_calibration)
     scored, calibration = _with_calibration(scored, str(folder.own_calibration) if found else scored.scoring.calibration)
     return scored, ScoringFiles((beside, root), resolved.folders, folder, calibration)
+
+
+def _with_preferences(
+    config: RunConfig, folder: RunFolder, resolved: _Resolution, run_ids: Mapping[str, str], *, looked_for: bool
+) -> dict[str, str]:
+    """By gate the run that it names; of a preference also the run in which a judge was asked: where it is `looked_for` the newest one
+    about these answers, else the one that the gate names already."""
+    found = dict(run_ids)
+    for name, gate in config.scoring.active_gates().items():
+        base = run_ids.get(name)
+        if gate.preference_against is None or base in (None, NO_EARLIER_RUN):
+            continue
+        asked_in, places = gate.baseline, [resolved.folders[base]] if base in resolved.folders else []
+        places += [run for root in (folder.root.parent, resolved.root) for run in runs_with_id(str(base), root)]
+        if looked_for and places and (asked := find_preference(places[0], folder)) is not None:
+            asked_in = str(checked_manifest(asked)["run_id"])
+            resolved.folders[asked_in] = asked
+        found[name] = f"{base}{ASKED_IN}{asked_in}" if asked_in else str(base)
+    return found
 
 
 class _Resolution:
     """Names of baselines as they become run ids; `folders` were found by another name, `newest` is what `latest` points to."""
 
     def __init__(self, named: Path, root: Path):
-        self._named, self._root = named, root
+        self._named, self.root = named, root
         self.folders: dict[str, RunFolder] = {}
         self.newest: RunFolder | None = None
 
@@ -154,27 +175,29 @@ class _Resolution:
         """By gate the run id of its baseline. Raises ConfigError that lists every gate whose baseline is none."""
         run_ids, problems = dict[str, str](), list[Problem]()
         for name, gate in config.scoring.active_gates().items():
-            if gate.against is None:
+            if gate.named_run is None:
                 continue
-            key = f"scoring.gates.{name}.against"
+            key = f"scoring.gates.{name}.{_key(gate)}"
             try:
                 run_ids[name] = self._run_id(gate, key)
             except RagpipeError as error:
-                problems.append(_no_baseline(key, gate.against, error))
+                problems.append(_no_baseline(key, gate.named_run, error))
                 continue
             if run_ids[name] in own_ids:
                 problems.append(
-                    Problem("scoring", key, f"{gate.against!r}, the run itself", "another run", "name an earlier run by its id")
+                    Problem(
+                        "scoring", key, f"{gate.named_run!r}, the run itself", "another run", "name an earlier run by its id"
+                    )
                 )
         if problems:
             raise ConfigError(_TITLE, problems)
         return run_ids
 
     def _run_id(self, gate: Gate, key: str) -> str:
-        text = str(gate.against)
+        text = str(gate.named_run).partition(ASKED_IN)[0] if gate.preference_against else str(gate.named_run)
         if text == NO_EARLIER_RUN or RUN_ID.fullmatch(text):
             return text
-        folder = self._latest() if text == LATEST else find_named_run(text, self._root, key=key)
+        folder = self._latest() if text == LATEST else find_named_run(text, self.root, key=key)
         if folder is None:
             if gate.without_cases == "not_applicable":
                 return NO_EARLIER_RUN
@@ -195,10 +218,15 @@ class _Resolution:
 
     def _no_earlier_run(self, key: str) -> Problem:
         """`latest` before the first scored run of a name: a fresh folder has none."""
-        name = self._named.relative_to(self._root) if self._named.is_relative_to(self._root) else self._named
-        gate = key.removesuffix(".against")
+        name = self._named.relative_to(self.root) if self._named.is_relative_to(self.root) else self._named
+        gate = key.rpartition(".")[0]
         fix = f"start it once without this gate ({gate}=null), or {gate}.without_cases=not_applicable"
         return Problem("scoring", key, f"'latest', and no earlier run of the name {name} that is scored", "a finished run", fix)
+
+
+def _key(gate: Gate) -> str:
+    """The key by which a gate names a run."""
+    return "against" if gate.preference_against is None else "preference_against"
 
 
 def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:
@@ -207,7 +235,12 @@ def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:
     for gate in config.scoring.active_gates().values():
         if (run_id := gate.baseline) is not None:
             needs.setdefault(run_id, BaselineNeeds()).wheres.append(gate.labels())
-            if gate.failure_mode is not None or gate.score in given or gate.score == "overall_score":
+            if (
+                gate.measure == PREFERENCE
+                or gate.failure_mode is not None
+                or gate.score in given
+                or gate.score == "overall_score"
+            ):
                 needs[run_id].scores.add(gate.measure)
     return needs
 
@@ -225,7 +258,7 @@ def _with_gates(config: RunConfig, run_ids: Mapping[str, str]) -> RunConfig:
     if not run_ids:
         return config
     gates = {
-        name: gate.model_copy(update={"against": run_ids[name]}) if gate is not None and name in run_ids else gate
+        name: gate.model_copy(update={_key(gate): run_ids[name]}) if gate is not None and name in run_ids else gate
         for name, gate in config.scoring.gates.items()
     }
     return config.model_copy(update={"scoring": config.scoring.model_copy(update={"gates": gates})})

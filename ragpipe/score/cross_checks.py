@@ -129,7 +129,7 @@ def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
             modes = [mode for mode, rule in settings.failure_modes.items() if rule is not None]
             if gate.failure_mode not in modes:
                 yield _unknown_mode(where, f"{key}.failure_mode", gate.failure_mode, modes)
-        elif gate.score is None or gate.score not in known:
+        elif gate.preference_against is None and (gate.score is None or gate.score not in known):
             yield _unknown(where, f"{key}.score", gate.score or "", known)
         elif spec and gate.score not in OPERATIONS:
             yield from _limits(gate, spec, key, where, judged=settings.passes(spec))

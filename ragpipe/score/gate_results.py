@@ -71,7 +71,9 @@ def gate_results(
             rests_on=rests_on,
             coverage_floor=settings.coverage_floor,
             inconclusive=settings.inconclusive,
-            untrusted=rests_on_judge(gate, settings, declared, untrusted),
+            untrusted=not settings.accept_uncalibrated
+            if gate.preference_against is not None
+            else rests_on_judge(gate, settings, declared, untrusted),
             level=settings.level,
         )
         needed = [declared[score_name] for score_name in rests_on] if spec is None else [spec]
@@ -84,7 +86,7 @@ def gate_results(
             measured["absent"] = _no_case(definition["where"], metrics["by"])
         elif gate.score not in OPERATIONS:
             measured["p_value"] = _p_value(ledger, definition, spec)
-            is_given = spec is not None or measured["absent"] is None
+            is_given = spec is not None or measured["absent"] is None or gate.preference_against is not None
             if is_given:
                 measured |= together.get(name, {})
             if gate.against is not None and name not in together and is_given:
@@ -106,7 +108,7 @@ def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | No
         if truth is None:
             return None
         values, binary = (truth[places] == 1).astype(np.float64), True
-    elif spec is None or "against" in gate:
+    elif spec is None or "against" in gate or "preference_against" in gate:
         return None
     else:
         column = ledger.overall if spec is OVERALL else ledger.scores[spec.name]

@@ -16,7 +16,7 @@ from typing import Any
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.version import FORMAT
 from ragpipe.score.aggregate import LOST, coverage, due, unit_value
-from ragpipe.score.gate_settings import NO_EARLIER_RUN, OPERATIONS, Gate
+from ragpipe.score.gate_settings import ASKED_IN, NO_EARLIER_RUN, OPERATIONS, PREFERENCE, Gate
 from ragpipe.score.normalisation import TOLERANCE
 from ragpipe.stats.difference_verdict import holm
 
@@ -60,6 +60,10 @@ def define(
         "level": level,
     }
     limits: Definition = {"min": gate.min, "max": gate.max}
+    if gate.preference_against is not None:
+        shared |= {"by": "interval", "untrusted": gate.tier == "critical" and untrusted}
+        named = {"preference_against": gate.preference_against.partition(ASKED_IN)[0], "min": gate.win_rate, "max": None}
+        return {"name": name, "score": PREFERENCE, "of": "win_rate", **named, **shared}
     if gate.against is not None:
         limits |= {"against": gate.against, **gate.allowed, "accept": list(gate.accept)}
     if gate.score in OPERATIONS:
@@ -93,6 +97,8 @@ def measure_gate(gate: Definition, summary: Mapping[str, Any], declared: Mapping
     """
     if "failure_mode" in gate:
         return _of_mode(gate, summary)
+    if "preference_against" in gate:
+        return _nothing(summary, "no judge was asked")
     score = summary["scores"].get(gate["score"])
     if score is None:
         return _nothing(summary, f"this run does not give {gate['score']}")
@@ -173,7 +179,7 @@ def exit_code(document: Mapping[str, Any]) -> int:
 
 
 _DEFINITION = (
-    "name", "score", "failure_mode", "rests_on", "of", "unit", "min", "max", "against", "max_drop", "max_rise", "accept",
+    "name", "score", "failure_mode", "rests_on", "of", "unit", "min", "max", "preference_against", "against", "max_drop", "max_rise", "accept",
     "where", "tier", "by", "coverage_floor", "inconclusive", "without_cases", "untrusted", "level",
 )  # fmt: skip
 
@@ -268,7 +274,9 @@ def _lacks_evidence(gate: Definition, figures: Mapping[str, Any]) -> bool:
 
 def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
     if figures["value"] is None:
-        applies = gate.get("against") != NO_EARLIER_RUN and (due(figures) or figures["n_missing"])
+        applies = NO_EARLIER_RUN not in (gate.get("against"), gate.get("preference_against")) and (
+            due(figures) or figures["n_missing"]
+        )
         return "no_evidence" if applies or gate["without_cases"] == "fail" else "not_applicable"
     if _lacks_evidence(gate, figures):
         return "not_enough_evidence"
@@ -276,7 +284,8 @@ def _verdict(gate: Definition, figures: Mapping[str, Any]) -> str:
     is_uncertain = figures["p_adjusted"] is not None and figures["p_adjusted"] > (1 - gate["level"]) / 2
     if verdict == "failed" and gate["by"] == "interval" and is_uncertain:
         verdict = "inconclusive"
-    return "uncalibrated" if gate["untrusted"] and verdict != "failed" and "corrected" not in figures else verdict
+    is_trusted = "corrected" in figures or figures.get("calibrated")
+    return "uncalibrated" if gate["untrusted"] and verdict != "failed" and not is_trusted else verdict
 
 
 def _decided(gate: Definition, figures: Mapping[str, Any]) -> str:
@@ -314,8 +323,17 @@ _NOT_DECIDED = {"few_changed": "fewer than 6 questions changed", "one_sample": "
 
 def gate_sentence(gate: Mapping[str, Any], figures: Mapping[str, Any], verdict: str) -> str:
     """The verdict in words, with the value and the number of cases it is of."""
-    words = {"pass_rate": "pass rate of ", "mean": "mean of ", "p50": "p50 of ", "p95": "p95 of ", "share": "", None: ""}
+    words = {
+        "pass_rate": "pass rate of ",
+        "mean": "mean of ",
+        "p50": "p50 of ",
+        "p95": "p95 of ",
+        "win_rate": "win rate of ",
+        "share": "",
+        None: "",
+    }
     what = f"share of {gate['failure_mode']}" if "failure_mode" in gate else f"{words[gate['of']]}{gate['score']}"
+    what += f" against {gate['preference_against']}" if "preference_against" in gate else ""
     subject = what + where_text(gate["where"], " where ")
     if verdict in ("no_evidence", "not_applicable"):
         return f"{subject}: {verdict.replace('_', ' ')}, {figures['absent']}"

@@ -28,14 +28,20 @@ OPERATIONS = {
 the cases."""
 MAX_DROP, MAX_RISE = 0.05, 0.02
 """The drop of a score, and the rise of a failure mode's rate, that a gate against a baseline allows where it names none."""
+MIN_WIN_RATE = 0.45
+"""The smallest win rate that a gate on a preference allows where it names none."""
 MODE_PREFIX = "failure_mode:"
+PREFERENCE, ASKED_IN = "preference", ":"
+"""The score of a preference run; and what stands between the run that `preference_against` means and the one in which a judge was asked."""
+_NOT_OF_A_PREFERENCE = ("score", "failure_mode", "of", "min", "max", "against", "max_drop", "max_rise", "accept", "by")
 NO_EARLIER_RUN = "no_earlier_run"
 """What `against: latest` becomes in the first run of a name, where the gate is `without_cases: not_applicable`."""
 
 
 class Gate(Settings):
     """A limit on one score, or on how often a failure mode occurs, over all cases or those of `where`; or the largest drop of
-    a score, or rise of a failure mode's rate, `against` another run, over the cases that both have.
+    a score, or rise of a failure mode's rate, `against` another run, over the cases that both have; or how often a judge must prefer the
+    answers of this run to those of another (`preference_against`), as far as it was asked (`task=compare compare.preference=true`).
 
     `score` may be one of `OPERATIONS`, which has `max` alone: the mean, `p50` or `p95` of an amount by answer, or a rate.
     `of` is what `min` and `max` limit: the share of cases that passed (`pass_rate`, by default for 0/1 scores)
@@ -77,6 +83,17 @@ class Gate(Settings):
             "Run that the score may not drop against, or the failure mode not rise: `latest`, a run id, a name or a folder; the "
             "run records the id that was meant. null: the limits are `min` and `max`."
         ),
+    )
+    preference_against: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description=(
+            "Run whose answers a judge was asked to compare with these: `latest`, a run id, a name or a folder. null: the gate is on "
+            "`score` or `failure_mode`."
+        ),
+    )
+    min_win_rate: Share | None = Field(
+        default=None,
+        description="Smallest share of these pairs, a tie as half, in which this run's answer is preferred. null: 0.45. Only with `preference_against`.",
     )
     max_drop: Share | None = Field(
         default=None,
@@ -126,6 +143,12 @@ class Gate(Settings):
 
     @model_validator(mode="after")
     def _one_limit(self) -> Gate:
+        if self.preference_against is not None:
+            if beside := [name for name in _NOT_OF_A_PREFERENCE if getattr(self, name) not in (None, [])]:
+                raise ValueError(f"`min_win_rate` alone beside `preference_against`, found `{beside[0]}`")
+            return self
+        if self.min_win_rate is not None:
+            raise ValueError("`preference_against` beside `min_win_rate`: the run whose answers are compared with these")
         if (self.score is None) == (self.failure_mode is None):
             raise ValueError("either `score` or `failure_mode`, and not both")
         if self.score in OPERATIONS:
@@ -185,11 +208,21 @@ class Gate(Settings):
     @property
     def measure(self) -> str:
         """What it is on as `baseline.parquet` names it: a score, or `failure_mode:` and the name of a failure mode."""
+        if self.preference_against is not None:
+            return PREFERENCE
         return self.score if self.score is not None else f"{MODE_PREFIX}{self.failure_mode}"
 
     @property
+    def named_run(self) -> str | None:
+        """The run that it names: `against` or `preference_against`."""
+        return self.against if self.preference_against is None else self.preference_against
+
+    @property
     def baseline(self) -> str | None:
-        """The run that it is compared with; None for a fixed limit, and where there was no earlier run."""
+        """The run whose values it needs: the one that it is compared with, of a preference that in which a judge was asked. None for a
+        fixed limit, and where there is none."""
+        if self.preference_against is not None:
+            return self.preference_against.partition(ASKED_IN)[2] or None
         return None if self.against == NO_EARLIER_RUN else self.against
 
     @property
@@ -202,6 +235,11 @@ class Gate(Settings):
     def identity(self) -> dict[str, Any]:
         """What was given: a key that is added to gates later changes no run that does not use it."""
         return {name: value for name, value in super().identity().items() if value not in (None, {}, [])}
+
+    @property
+    def win_rate(self) -> float:
+        """The smallest win rate that passes."""
+        return MIN_WIN_RATE if self.min_win_rate is None else self.min_win_rate
 
     def at_the_end(self, *, scaled: bool) -> bool:
         """Whether a limit is one that no interval stays within: at least 1 or at most 0 of what is `scaled` to 0..1."""
