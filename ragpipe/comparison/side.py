@@ -149,11 +149,8 @@ MODE: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Modes(Side):
-    """The failure modes of the side `scores`, compared like scores: a mean is the rate of a mode, and a case without it passes.
-
-    The value of a case is the share of the iterations in which it has the mode. Where a score that decides the mode failed, the
-    case has no value, unless it has the mode all the same.
-    """
+    """The failure modes of the side `scores`, compared like scores: a value is the share of the iterations with the mode,
+    none where a score that decides it failed. A case without the mode passes."""
 
     scores: Side
 

@@ -45,17 +45,8 @@ class CallRecorder:
         output_mode: str = "",
         sent: Mapping[str, Any] = MappingProxyType({}),
     ) -> Call:
-        """The call of one question. Its tokens are those of the last answered attempt.
-
-        Args:
-            question: what was asked.
-            tally: its attempts.
-            status: `ok`, or the kind of failure.
-            message: for the user.
-            completion: of a failed call what could be read.
-            output_mode: the form in which the answer was requested.
-            sent: the parameters that went with the messages.
-        """
+        """The call of one question with its `status` (`ok`, or the kind of failure) and a `message` for the user. Its tokens
+        are those of the last answered attempt; `sent` are the parameters that went with the messages."""
         last = tally.last_completion
         text = self._redacted(completion.text)
         message = None if message is None else self.redact_message(message)
@@ -95,12 +86,8 @@ class CallRecorder:
 
 @dataclass(slots=True)
 class AttemptTally(Tally):
-    """What the attempts of one question have come to so far.
-
-    `paid` is called for every answered attempt at once, so that its price is kept whatever becomes of the call.
-    `body` is the request body without the model's name. `answers` counts the attempts that were answered, `usd` is the price of the
-    last one.
-    """
+    """What the attempts of one question have come to so far: `paid` is called for every answered attempt at once, `body` is
+    the request without the model's name, `usd` the price of the last answer."""
 
     paid: Paid = field(kw_only=True)
     body: dict[str, Any] = field(default_factory=dict)
@@ -130,18 +117,9 @@ _STRUCTURED = 512  # tokens with which a provider introduces a schema or a tool;
 
 
 class RequestCosts:
-    """Sends requests within a budget.
-
-    A token of a byte-level vocabulary has at least one byte. So the bytes of the messages and of the schema, with what a chat
-    template adds, are never fewer than the tokens of the prompt, whatever the provider's encoding. Where a provider counts more all
-    the same, the user is told, and later holds grow by the largest ratio seen.
-
-    Args:
-        budget: the account.
-        settings: the judge or embedder that is asked.
-        price: its price.
-        tell: gets a notice for the user.
-    """
+    """Sends requests within a budget, at the `price` of the judge or embedder of `settings`. The bytes of messages and
+    schema are never fewer than a prompt's tokens; where a provider counts more all the same, `tell` gets a notice, and later
+    holds grow by the largest ratio seen."""
 
     def __init__(self, budget: Budget, settings: JudgeSettings, price: Price, tell: Callable[[str], None]):
         self.budget, self._price, self._tell = budget, price, tell

@@ -103,11 +103,8 @@ def capabilities(model: str, overrides: CapabilitySettings | None = None) -> Cap
 
 
 class CapabilitySettings(Settings):
-    """What the model takes. null: as the table knows it, else it is assumed and learned from the provider's refusal.
-
-    The window
-    decides which questions are asked, so it is in the identity of a run, like `max_tokens`.
-    """
+    """What the model takes. null: as the table knows it, else it is assumed and learned from the provider's refusal. The
+    window decides which questions are asked, so it is in the identity of a run."""
 
     reasoning_effort: bool | None = Field(
         default=None, description="Whether the model has a thinking mode and takes `reasoning_effort`. null: as known."

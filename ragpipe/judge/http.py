@@ -42,12 +42,8 @@ class HttpResponse:
 
 
 class HttpConnections:
-    """The HTTP connections of one event loop.
-
-    Args:
-        limit: How many may be open at once; 0: any number.
-        most_bytes: The longest decoded body that is read.
-    """
+    """The HTTP connections of one event loop: at most `limit` open at once (0: any number), and decoded bodies of at most
+    `most_bytes`."""
 
     def __init__(self, limit: int, most_bytes: int = MAX_BODY):
         self._limit, self._most_bytes = limit, most_bytes

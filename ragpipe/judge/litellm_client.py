@@ -112,11 +112,8 @@ _ALIASES = {"cohere": "CO_", "cohere_chat": "CO_", "openrouter": "OR_", "volceng
 
 
 def unset_key_variable(settings: JudgeSettings) -> str | None:
-    """The environment variable from which litellm would take the key and which is not set.
-
-    None where one is named in the settings, where a server of one's own is asked, and where a key may come from elsewhere:
-    from another variable of the provider, a profile, or a role of the cloud.
-    """
+    """The environment variable from which litellm would take the key and which is not set. None where one is named in the
+    settings, a server of one's own is asked, or a key may come from elsewhere."""
     if settings.key_variable or settings.api_base or settings.provider in _SIGNS_IN:
         return None
     word = re.split("[-_]", settings.provider)[0].upper()

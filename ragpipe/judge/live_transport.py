@@ -433,11 +433,7 @@ def base_url_variables(provider: str) -> tuple[str, ...]:
 
 
 def conflicting_base_url(settings: JudgeSettings, section: str, environ: Mapping[str, str] | None = None) -> Problem | None:
-    """The problem when a variable names another server than the settings do; None when none does.
-
-    `section` is the part of the configuration that the settings are (`judge`, `embedder`); embeddings always go through
-    litellm.
-    """
+    """The problem when a variable names another server than the settings of this `section` do; None when none does."""
     if settings.api_base is not None:
         return None
     environ = os.environ if environ is None else environ

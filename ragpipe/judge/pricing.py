@@ -39,14 +39,8 @@ def rates_for(settings: JudgeSettings) -> Price:
 
 
 def priced(settings: JudgeSettings, own: PriceSettings | None, section: str, *, suffix: str = "") -> Price:
-    """The prices of a judge or an embedder: the user's own, else those of the table. A private server has no public price.
-
-    Args:
-        settings: the judge or embedder.
-        own: the user's prices; None where there are none.
-        section: the section of the configuration that has them.
-        suffix: the ending of the table's columns that hold; empty for those of replies that come at once.
-    """
+    """The prices of a judge or an embedder: the user's `own`, those of the `section`, else of the table's columns with this
+    ending (`suffix`). A private server has no public price."""
     if own is not None:
         return own.of(settings.model, f"{section}.prices")
     if settings.api_base is not None:

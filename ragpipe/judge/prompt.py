@@ -95,11 +95,8 @@ class Prompt:
         return sum(map(text_length, values.values()))
 
     def material(self, messages: Iterable[Message], values: Mapping[str, Any]) -> list[str]:
-        """The texts under test that the rendered messages show.
-
-        These are the fenced values without the user's own instructions: worked examples, anchors of a rubric, and
-        variables of the role `rules`.
-        """
+        """The texts under test that the rendered messages show: the fenced values without worked examples, anchors of a
+        rubric and rules."""
         rules = (name for name, role in self.roles.items() if role == "rules")
         instructions = {text for name in (*_INSTRUCTIONS, *rules) for text in printable_texts(values.get(name))}
         return [text for text in fenced_values(messages) if text not in instructions]

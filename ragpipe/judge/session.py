@@ -113,12 +113,8 @@ class JudgeSession:
                 session._transport.share_provider_state(providers)
 
     def set_beginning(self, began_at: float) -> None:
-        """When the start of the run began, in seconds of the epoch; without this, when the session was made. With `retry_errors` a
-        failure that was stored later is of this start, be it by another process, and is not asked again.
-
-        Failures bear the time of the host that asked, this is that of the driver's host. Between hosts the clocks may differ by less
-        than lies between two starts of a run, which a lock keeps apart: behind, a failure is asked once per process.
-        """
+        """When the start of the run began, in seconds of the epoch; without this, when the session was made. With
+        `retry_errors` a failure that was stored later is of this start, be it by another process, and is not asked again."""
         for session in (self, *self._children()):
             session._began_at = began_at
 
@@ -153,11 +149,7 @@ class JudgeSession:
         return sum(model.computed for model in models), sum(model.uncomputed for model in models)
 
     async def drain(self) -> None:
-        """Wait until nothing is in flight.
-
-        A question can outlive its caller: a metric that asks several at once ends with the first failure, and a caller
-        may be cancelled. What they left in flight is paid for, so it is stored.
-        """
+        """Wait until nothing is in flight: a question can outlive its caller, and its reply is paid for, so it is stored."""
         while self._in_flight:
             await asyncio.wait(tuple(self._in_flight.values()))
         for session in self._children():
@@ -180,16 +172,9 @@ class JudgeSession:
         asked_in: int | None = None,
         repeat: int | None = None,
     ) -> Question:
-        """The question with its key: the same content for the same judge has the same key.
-
-        Args:
-            payload: The messages and the answer's schema.
-            answer: The type that the reply is parsed into.
-            iteration: The iteration in the key.
-            asker: `case / metric / step`, for messages.
-            asked_in: The iteration that asks, where it differs from the one in the key.
-            repeat: Which repetition of the question this is; None for that of the session.
-        """
+        """The question with its key, which the same content has for the same judge. `asker` (`case / metric / step`) is for
+        messages; `asked_in` is the iteration that asks, where the key has another one; `repeat` None: that of the
+        session."""
         parts = key_parts(payload, self._judge, iteration, self.repeat if repeat is None else repeat)
         return Question(question_key(parts), payload, answer, self.label, parts, asker, asked_in or iteration)
 

@@ -159,11 +159,7 @@ def score_origins(folder: Path) -> ScoreOrigins:
 
 @dataclass(frozen=True)
 class ScoringSources:
-    """What scoring reads beside the scores of a run.
-
-    `manifest` has its identity and its prompts, `folder` its tables, its `baseline.parquet`, its `calibration.json` and its
-    `index.json`.
-    """
+    """What scoring reads beside the scores of a run: its manifest, and what stands in its folder."""
 
     manifest: Mapping[str, Any]
     folder: RunFolder

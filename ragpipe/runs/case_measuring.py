@@ -149,13 +149,8 @@ class CaseMeasuring:
     def score_table(
         self, keys: Sequence[CaseKey], measured: Iterable[Sequence[Measurement] | None], computed: Mapping[str, ComputedScores]
     ) -> pa.Table:
-        """The rows of `scores.parquet` for some cases: case by case, in config order.
-
-        Args:
-            keys: the cases.
-            measured: for each what the metrics that ask gave; not read where none asks.
-            computed: `computed_scores` with all of the cases.
-        """
+        """The rows of `scores.parquet` for the cases `keys`, in config order: `measured` is what the metrics that ask gave
+        for each, `computed` are `computed_scores` with all of them."""
         by_case, tables = list(measured) if self.asks else [], []
         for metric in self._metrics:
             if metric.name in computed:
@@ -172,11 +167,8 @@ A = TypeVar("A", bound=Answer)
 
 
 async def measure_case(metric: Metric, case: Case, judge: CaseJudge) -> Score | Sequence[Score]:
-    """The scores of one metric for one case that it applies to.
-
-    Raises Skipped with the reason of the rules judge where the metric asked nothing, and that judge could not have answered
-    about the same case with contexts and an answer.
-    """
+    """The scores of one metric for one case that it applies to. Raises Skipped where the metric asked nothing, and the rules
+    judge could not have answered about the same case with contexts and an answer."""
     scores = await metric.measure(case, judge)
     in_process = judge.session.in_process
     if in_process is None or judge.uses or not metric.prompts() or not _has_a_value(scores):

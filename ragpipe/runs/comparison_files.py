@@ -76,11 +76,8 @@ def _asked_pairs(
 
 
 def write_comparison(compared: ComparedRuns) -> Path:
-    """Write the files of a comparison beside the (last) candidate, and return their folder. A large page has side
-    files.
-
-    The same comparison has the same folder; files that would not change are left alone. Raises OutputError.
-    """
+    """Write the files of a comparison beside the (last) candidate, and return their folder, which the same comparison has
+    again. Raises OutputError."""
     document = compared.document
     sides = [[side["run_id"], side["method"]] for side in (document["base"], *document["candidates"])]
     name = sha256({"sides": sides, "settings": document["settings"], "kind": document["kind"]})[:12]

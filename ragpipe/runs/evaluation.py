@@ -28,6 +28,7 @@ from ragpipe.runs.judge_access import make_named_store, store_place
 from ragpipe.runs.load_dataset import block_limits
 from ragpipe.runs.manifest import (
     COMPLETE,
+    FROZEN,
     INCOMPLETE,
     JUDGED,
     JUDGING_DONE,
@@ -38,7 +39,10 @@ from ragpipe.runs.manifest import (
     new_manifest,
     previous_manifest,
     read_manifest,
+    remove_damaged_seal,
     rewritten_prompt_warnings,
+    seal_run,
+    unseal,
     write_config,
     write_manifest,
 )
@@ -55,7 +59,6 @@ from ragpipe.runs.outcome import (
 from ragpipe.runs.plan_summary import announce_plan, start_warnings
 from ragpipe.runs.run_list import check_unmodified, write_run_list
 from ragpipe.runs.scoring import RunScoring
-from ragpipe.runs.seal_run import FROZEN, remove_damaged_seal, seal_run, unseal
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.runs.write_reports import write_reports
 from ragpipe.store.files import sweep_below

@@ -345,11 +345,8 @@ _SIGNAL_VARIABLE = "SUBMITIT_PREEMPT_SIGNAL"  # submitit's: the name of its sign
 
 
 class Preemption:
-    """The handler of submitit's signal while a job runs.
-
-    submitit's own handler puts the job into the queue and raises SystemExit wherever the process is: within a metric that would
-    count as an error of the metric. This one interrupts the run as a signal of the terminal does, and `end` does the rest.
-    """
+    """The handler of submitit's signal while a job runs. submitit's own would raise SystemExit within a metric; this one
+    interrupts the run as a signal of the terminal does, and `end` does the rest."""
 
     def __init__(self, number: int, requeue: Callable[[int, FrameType | None], object]):
         self.arrived = False

@@ -137,7 +137,16 @@ def _session_of_all(
             embedder = _embedder_session(member, replies, transport)
         if isinstance(member.judge, JudgeSettings):
             asking = member.transport.open(member.judge, store_folder(config), run_id=run_id, tell=warn, budget=budget)
-            session = _language_model_session(member, member.judge, replies, embedder, asking)
+            session = JudgeSession(
+                identity=member.judge.identity_of_judge(),
+                label=member.judge.label,
+                transport=asking,
+                retry_errors=member.retry_errors,
+                store=replies,
+                embedder=embedder,
+                served=served_model(member.judge),
+                shuffle_seed=member.judge.shuffle_seed,
+            )
         else:
             session = _in_process_session(member.judge, replies, embedder)
         session.budget = budget
@@ -188,21 +197,6 @@ def _in_process_session(judge: AnyJudge, replies: ReplyStore | None, embedder: J
         session: JudgeSession = registry.imported(judge.session_by)(judge, replies, embedder)
         return session
     return JudgeSession(identity=judge.identity_of_judge(), label=judge.label, in_process=judge.in_process(), embedder=embedder)
-
-
-def _language_model_session(
-    config: RunConfig, judge: JudgeSettings, replies: ReplyStore, embedder: JudgeSession | None, transport: Transport
-) -> JudgeSession:
-    return JudgeSession(
-        identity=judge.identity_of_judge(),
-        label=judge.label,
-        transport=transport,
-        retry_errors=config.retry_errors,
-        store=replies,
-        embedder=embedder,
-        served=served_model(judge),
-        shuffle_seed=judge.shuffle_seed,
-    )
 
 
 def _embedder_session(config: RunConfig, replies: ReplyStore, transport: Transport) -> JudgeSession | None:

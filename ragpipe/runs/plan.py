@@ -38,13 +38,8 @@ SchemaPlace = Literal["message", "request", "none"]
 
 @dataclass(frozen=True)
 class PromptCounter:
-    """Counts prompts as the judge's server does.
-
-    Args:
-        count: the tokens of a text.
-        schema: where the answer's schema stands and is counted: in the last `message`, in the `request` beside the
-            messages, or `none` (a server that constrains its decoding by it).
-    """
+    """Counts prompts as the judge's server does: `count` gives the tokens of a text, `schema` says where the answer's schema
+    is counted: in the last `message`, in the `request` beside the messages, or `none`."""
 
     count: Callable[[str], int]
     schema: SchemaPlace = "none"
@@ -69,11 +64,8 @@ def _schema_text(answer: type[Answer], place: SchemaPlace) -> str:
 
 @dataclass(slots=True)
 class TokenSample:
-    """Prompt tokens against the characters of the values, over the questions that were rendered, and the characters of all.
-
-    Tokens grow with the characters in a straight line: a fixed part for the template, and a share for each character. So the
-    questions that are not rendered are counted by their own lengths, and the rendered ones need not be average.
-    """
+    """Prompt tokens against the characters of the values, over the questions that were rendered: tokens grow in a straight
+    line with them, so all others are counted by their own lengths."""
 
     n: int = 0
     lengths: float = 0.0
@@ -470,13 +462,9 @@ def _by_template(calls: pa.Table, judge: str, effort: str | None) -> pa.Table:
 
 
 def check_reply_keys(prompt: Prompt, schema: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-    """Raises PromptError, with the line, for a template that asks for another reply than its step reads: it names, in quotes,
-    some of the keys that every reply must have, but not all, or a key that only another answer type of the step has (`others`,
-    the schemas by name).
-
-    A judge follows the words rather than the schema beside them, so each question would be paid for twice, with its repair. A
-    template that names no key leaves the form to the schema, which is always sent.
-    """
+    """Raises PromptError, with the line, for a template that asks for another reply than its step reads: it names, in
+    quotes, some of the keys that every reply must have, but not all, or a key that only another answer type of the step has
+    (`others`, the schemas by name)."""
     others = others or {}
     own = without_comments(prompt.text).partition("\n---\n")[2]
     text = "\n".join((own, *map(without_comments, prompt.includes.values())))

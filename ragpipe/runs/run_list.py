@@ -18,8 +18,7 @@ from ragpipe.report.history_page import RunLine, runs_markdown
 from ragpipe.report.styled_text import is_recorded, price, share_below_one, whole
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.identity import run_differences
-from ragpipe.runs.manifest import COMPLETE, INCOMPLETE, JUDGED, checked_manifest, read_manifest
-from ragpipe.runs.seal_run import FROZEN
+from ragpipe.runs.manifest import COMPLETE, FROZEN, INCOMPLETE, JUDGED, checked_manifest, read_manifest
 from ragpipe.score.aggregate import LOST, coverage
 from ragpipe.score.gate_results import trust_words
 from ragpipe.store.files import write_unless_same

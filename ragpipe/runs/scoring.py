@@ -73,7 +73,18 @@ class RunScoring:
             outputs=self._folder.outputs,
             specs=self._spec.score_specs,
             settings=self._config.scoring,
-            signature=self._signature(iteration, states),
+            signature=run_signature(
+                version=str(self._spec.identity["ragpipe"]),  # a later one that verifies the run gives it the same words
+                dataset=self._spec.source.name,
+                dataset_digest=self._spec.source.digest,
+                judge=self._config.judge.label,
+                calibration=calibration_words(states),
+                metrics=metric_signatures(self._config),
+                scoring=self._config.scoring.identity(),
+                n=count_rows(self._folder.outputs),
+                iteration=iteration,
+                versions=system_versions(self._spec.identity.get("system", {}), output_versions(self._folder.outputs)),
+            ),
             judge=judge_description(self._config, judge_calibrated(states)),
             spent=self.spent(iteration),
             run_id=self._spec.run_id,
@@ -107,20 +118,6 @@ class RunScoring:
     def _rates(self, iteration: int) -> Mapping[str, Price]:
         recorded = self._policy.recorded_rates(iteration)
         return configured_rates(self._config) if recorded is None else recorded
-
-    def _signature(self, iteration: int, states: Mapping[str, Mapping[str, Any]]) -> str:
-        return run_signature(
-            version=str(self._spec.identity["ragpipe"]),  # a later one that verifies the run gives it the same words
-            dataset=self._spec.source.name,
-            dataset_digest=self._spec.source.digest,
-            judge=self._config.judge.label,
-            calibration=calibration_words(states),
-            metrics=metric_signatures(self._config),
-            scoring=self._config.scoring.identity(),
-            n=count_rows(self._folder.outputs),
-            iteration=iteration,
-            versions=system_versions(self._spec.identity.get("system", {}), output_versions(self._folder.outputs)),
-        )
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,8 @@ class AnyRunner(Settings):
         yield from ()
 
     def stays_here(self, *, computes: bool, shares_store: bool) -> str | None:
-        """Why the run's own process measures the cases all the same; None where this runner does.
-
-        Args:
-            computes: whether a model computes in the process that measures.
-            shares_store: whether other machines reach the call store.
-        """
+        """Why the run's own process measures the cases all the same; None where this runner does. `computes`: a model
+        computes in the process that measures; `shares_store`: other machines reach the call store."""
         return None
 
 
@@ -316,11 +312,7 @@ class RunConfig(TopSettings):
         return prompt_library(self.prompt_dirs)
 
     def identity(self) -> dict[str, Any]:
-        """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics.
-
-        Metrics are not among them: their versions and the hashes of their prompts are part of their identity
-        (`runs/identity.py`).
-        """
+        """The sections that can change a number, as plain JSON: what goes into a run's id beside data and metrics."""
         return {key: value for key, value in super().identity().items() if key != "name"}
 
 

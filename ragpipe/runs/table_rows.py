@@ -151,11 +151,8 @@ _OF_CALL = (
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
-    """The rows of one case until its block is written. Messages and replies are compressed, because the messages of several
-    metrics repeat the same contexts; the cells beside them are small.
-
-    `cells` are those of each row. `size` counts the bytes of the texts, as JSON, before they were compressed to `texts`.
-    """
+    """The rows of one case until its block is written: `cells` of each, and messages and replies compressed in `texts`,
+    `size` bytes as JSON."""
 
     cells: tuple[tuple[Any, ...], ...]
     size: int

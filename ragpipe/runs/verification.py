@@ -21,7 +21,7 @@ from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun
 from ragpipe.runs.identity import identity_differences, run_id
 from ragpipe.runs.judge_cases import JOURNAL_FORM, case_of
-from ragpipe.runs.seal_run import SCORING_FILES, derived_and_frozen
+from ragpipe.runs.manifest import SCORING_FILES, derived_and_frozen
 from ragpipe.runs.spec import RunSpec, VerifyPolicy
 from ragpipe.store.files import is_regular_file
 from ragpipe.store.journal import read_entries
@@ -42,11 +42,8 @@ class RunDifference:
 
 
 def journal_conflicts(folder: RunFolder, iterations: Sequence[int]) -> Iterator[RunDifference]:
-    """One conflict per iteration whose journal finished a case twice with different values of a score.
-
-    A case that failed the first time, or that the user had asked again (`retry_errors`), is no contradiction. A run without
-    a journal (a re-scored one) has none.
-    """
+    """One conflict per iteration whose journal finished a case twice with different values of a score, but for cases that
+    failed or were asked again (`retry_errors`)."""
     for number in iterations:
         path = folder.iteration(number).journal
         name = path.relative_to(folder.root).as_posix()

@@ -32,8 +32,7 @@ from ragpipe.report.terminal import print_report
 from ragpipe.report.verdict_section import notices, run_line, run_verdict, summary_line, verdict_of
 from ragpipe.runs.collected_outputs import system_failures
 from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.manifest import TIMES
-from ragpipe.runs.seal_run import derived_and_frozen
+from ragpipe.runs.manifest import TIMES, derived_and_frozen
 from ragpipe.score.gate_rules import gates_document
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.run_folder import IterationFolder, RunFolder

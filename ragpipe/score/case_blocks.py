@@ -153,14 +153,8 @@ _LINE = pj.ParseOptions(explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]
 
 
 class RetrievedChunks:
-    """The column `chunks` of consecutive rows of `outputs.parquet`, as JSON texts or as `lists` gives them.
-
-    Attributes:
-        lengths: of each case the number of its chunks; null where they are not recorded.
-        cases: of each chunk the number of its case.
-
-    Raises ValueError for text that is no JSON list of objects.
-    """
+    """The column `chunks` of consecutive rows of `outputs.parquet`: `lengths` of each case (null: not recorded), and of each
+    chunk the number of its case (`cases`). Raises ValueError for text that is no JSON list of objects."""
 
     def __init__(self, column: pa.ChunkedArray):
         lists = _parsed(column)

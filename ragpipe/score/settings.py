@@ -279,11 +279,7 @@ class ScoringSettings(Settings):
         }
 
     def shows_overall(self, names: Collection[str]) -> bool:
-        """Whether a run with the scores `names` has an overall score to show.
-
-        A mean of a single one of its parts is that part under a name that promises more. With no part it is shown as
-        not measured.
-        """
+        """Whether a run with the scores `names` has an overall score to show: the mean of a single part is that part."""
         parts = self.parts(names).get(OVERALL.name, {"measured": [], "absent": []})
         return len(parts["measured"]) != 1 or not parts["absent"]
 

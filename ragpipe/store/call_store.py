@@ -140,11 +140,8 @@ class CallStore(ReplyStore):
         return stored or unpacked(row)
 
     def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
-        """Enter what one answered attempt cost this run into the ledger.
-
-        It does not wait: the row is committed with the next call at the latest. Where it cannot be written, it goes into
-        the `LastResortFile`.
-        """
+        """Enter what one answered attempt cost this run into the ledger, without waiting: it is committed with the next call
+        at the latest, or kept in the `LastResortFile`."""
         paid = ledger_payment(key, self.run_id, iteration, payment)
         if self._closed or self._worker.broken:
             self._last_resort.add_payment(paid)
@@ -191,11 +188,8 @@ def _was_granted(request: StoreRequest) -> bool:
 
 
 class StoredCalls(ReplyStore):
-    """A call store that is only read, without claims: what a plan looks into. A missing one holds nothing.
-
-    Gives `ok` replies and, with `run_id`, that run's permanent failures, however old. Raises OutputError and DataError as
-    `CallStore`.
-    """
+    """A call store that is only read, without claims; a missing one holds nothing. Gives `ok` replies and, with `run_id`,
+    that run's permanent failures, however old. Raises as `CallStore`."""
 
     def __init__(self, place: StorePlace, *, run_id: str | None = None):
         self.place, self.run_id = place, run_id
@@ -371,11 +365,8 @@ def prunable(place: StorePlace, choice: Choice, *, now: datetime | None = None) 
 def prune(
     place: StorePlace, choice: Choice, *, now: datetime | None = None, silent_after_s: float = SILENT_AFTER_S
 ) -> dict[str, Any]:
-    """Delete the calls and shrink the store; returns what was deleted. What runs paid for them stays in the ledger.
-
-    Raises FolderLocked while another process uses this store, also when it starts to in the middle: what was deleted by
-    then stays deleted.
-    """
+    """Delete the calls and shrink the store; returns what was deleted. What runs paid for them stays in the ledger. Raises
+    FolderLocked while another process uses this store, also when it starts to in the middle."""
     database = call_database(place)
     with database.changing(silent_after_s=silent_after_s) as db:
         where, values = choice.where(db, now or datetime.now(UTC))

@@ -60,11 +60,8 @@ _NAMES = frozenset({"meta", *SHARED, "calls", "payments", "owners", "claims"})
 
 
 def publish_new(path: Path) -> None:
-    """Create a store that is complete from its first moment.
-
-    It is made under another name and then linked to `path`, unless another process was quicker. Where the file system has
-    no links, it is made in place by whoever opens it.
-    """
+    """Create a store that is complete from its first moment: made under another name and linked to `path`, unless another
+    process was quicker, or the file system has no links."""
     temporary = temporary_name(path.parent)
     try:
         with closing(sqlite3.connect(temporary, isolation_level=None)) as db:

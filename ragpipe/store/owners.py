@@ -45,11 +45,8 @@ class Owner:
 
 
 class Owners:
-    """The owners as one connection sees them. Call all methods in a transaction.
-
-    `me` is its own id; `silent_after_s` is how long a beat may stay the same before its owner counts as dead, where its
-    process cannot be checked.
-    """
+    """The owners as one connection sees them; call all methods in a transaction. `me` is its own id; after `silent_after_s`
+    with the same beat an owner counts as dead, where its process cannot be checked."""
 
     def __init__(self, db: StoreConnection, *, run_id: str, silent_after_s: float):
         self._db, self._run_id, self._silent_after_s = db, run_id, silent_after_s

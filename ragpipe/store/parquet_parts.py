@@ -212,11 +212,8 @@ class RowGroups:
 
 @contextmanager
 def parquet_writer(file: BinaryIO, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
-    """A writer that is closed for good when its block ends, however it ends.
-
-    pyarrow's own, left open by an error or unable to close on a full disk, tries again when it is collected, and prints
-    a traceback behind our message.
-    """
+    """A writer that is closed for good when its block ends: pyarrow's own, unable to close on a full disk, tries again when
+    it is collected, and prints a traceback."""
     writer = pq.ParquetWriter(file, schema, **options)
     try:
         yield writer

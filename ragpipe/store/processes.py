@@ -120,22 +120,16 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # glibc's <malloc.h>
 
 
 def collect_new_garbage() -> None:
-    """Look for cyclic garbage from now on, and only among what is created from now on.
-
-    Imports and the configuration leave two hundred thousand objects that stay until the end. Scanning them again and again,
-    several times more at exit, took a quarter of the time of a short command.
-    """
+    """Look for cyclic garbage only among what is created from now on: scanning what imports leave took a quarter of the time
+    of a short command."""
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER, 2, 2)
     gc.enable()
 
 
 def give_memory_back() -> None:
-    """Let memory that was freed go back to the system at once, where the C library is glibc.
-
-    A run allocates and frees texts of many sizes in several threads. By default glibc and Arrow keep freed memory for later:
-    with cases of 20 KB that was a third of a run's memory.
-    """
+    """Let freed memory go back to the system at once, where the C library is glibc: with cases of 20 KB that is a third of a
+    run's memory."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when pyarrow is imported
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library

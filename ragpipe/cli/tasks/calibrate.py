@@ -26,7 +26,7 @@ from ragpipe.report.model import Report
 from ragpipe.report.section_page import write_sections
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
-from ragpipe.runs.seal_run import seal_added
+from ragpipe.runs.manifest import seal_added
 from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic, read_calibration
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock

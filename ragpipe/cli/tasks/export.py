@@ -17,9 +17,8 @@ from ragpipe.report.console import Console
 from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import read_config, task_settings
-from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.manifest import checked_manifest, seal_added
 from ragpipe.runs.run_list import EXPECTED, check_unmodified, run_of_task
-from ragpipe.runs.seal_run import seal_added
 from ragpipe.runs.write_reports import write_report_files
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder

@@ -47,7 +47,7 @@ from ragpipe.report.console import Console
 from ragpipe.report.label_page import AskedQuestion, asked_question, write_draw_files
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
-from ragpipe.runs.seal_run import seal_added
+from ragpipe.runs.manifest import seal_added
 from ragpipe.store.folder_lock import FolderLock
 
 SECTION = "label"

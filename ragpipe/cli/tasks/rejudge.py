@@ -20,7 +20,7 @@ from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, task_settings, unnamed_judge
-from ragpipe.runs.seal_run import seal_added
+from ragpipe.runs.manifest import seal_added
 from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock

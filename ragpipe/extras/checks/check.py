@@ -20,7 +20,7 @@ from ragpipe.report.terminal import print_report
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunTask, SettingsT, open_run, task_settings, unnamed_judge
-from ragpipe.runs.seal_run import seal_added
+from ragpipe.runs.manifest import seal_added
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RejudgePolicy, RunSpec
 from ragpipe.stats.intervals import Interval, estimate_rate

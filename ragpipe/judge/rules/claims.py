@@ -85,11 +85,8 @@ class SourceIndex:
         self.prefixes = {stem[:5] for stem in self.stems if len(stem) >= 5}
 
     def best_window(self, stems: frozenset[str]) -> tuple[int, int]:
-        """First and last sentence of the window of at most `WINDOW` sentences of one source that has most of the stems.
-
-        Of equal windows the shortest, then the earliest. (0, -1) when no stem is found. Where very many sentences have a
-        word of the claim, only windows around its rarest words are tried.
-        """
+        """First and last sentence of the window of at most `WINDOW` sentences of one source that has most of the stems: of
+        equal ones the shortest, then the earliest; (0, -1) without any."""
         best_rank, best = (0, 0, 0), (0, -1)
         for first in self._window_starts(stems):
             covered: frozenset[str] = frozenset()
