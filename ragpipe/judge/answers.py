@@ -286,6 +286,9 @@ class ChunkVerdict(Answer):
     relevant: Flag
 
 
+ChunkVerdicts = _Findings[ChunkVerdict]
+
+
 class ContextRelevance(Answer):
     """One verdict per chunk asked about, then how far the chunks together give what the question needs, 0 to 1."""
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ragpipe.core.sample import Case, Chunk
 from ragpipe.core.score import Score, ScoreSpec
-from ragpipe.judge.answers import ChunkGrade
+from ragpipe.judge.answers import ChunkGrade, ChunkVerdict
 from ragpipe.judge.question import Judge
 from ragpipe.metrics.shared.context_metric import UsefulnessMetric
 from ragpipe.metrics.shared.multi_reference import by_reference
@@ -87,11 +87,6 @@ def ranked_precision(relevant: Sequence[bool]) -> float:
     return TOP * total / count if count else 0.0
 
 
-def _row(chunk: Chunk, grade: ChunkGrade) -> dict[str, Any]:
-    return {
-        "chunk": chunk.id,
-        "rank": chunk.rank,
-        "relevant": grade.relevant,
-        "relevance": grade.relevance,
-        "reason": grade.reason,
-    }
+def _row(chunk: Chunk, grade: ChunkGrade | ChunkVerdict) -> dict[str, Any]:
+    relevance = {"relevance": grade.relevance} if isinstance(grade, ChunkGrade) else {}
+    return {"chunk": chunk.id, "rank": chunk.rank, "relevant": grade.relevant, **relevance, "reason": grade.reason}

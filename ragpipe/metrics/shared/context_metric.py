@@ -13,7 +13,7 @@ from ragpipe.core.policies import Refusals
 from ragpipe.core.refusals import read_refusal_async
 from ragpipe.core.sample import Case, Chunk
 from ragpipe.core.score import Score
-from ragpipe.judge.answers import ChunkGrade, ChunkGrades, SourceUse
+from ragpipe.judge.answers import ChunkGrade, ChunkGrades, ChunkVerdict, ChunkVerdicts, SourceUse
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.question import Judge
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, verdicts_for
@@ -98,23 +98,25 @@ def by_place(uses: Sequence[SourceUse], numbers: Sequence[int] | None) -> list[S
 
 
 class UsefulnessMetric(ReferenceMetric, JudgeMetric):
-    """One call over all chunks gives each a verdict, useful or not, and a relevance from 0 to 100.
+    """One call over all chunks gives each a verdict, useful or not, and up to version 2 a relevance from 0 to 100.
 
     The judge sees the reference answer where the case has one, as in `context_precision`, whose template this is:
     with the same version and examples the question is the same and is asked once for all metrics that ask it.
     """
 
-    answer_types = {"grade": (ChunkGrades,)}
+    answer_types = {"grade": (ChunkGrades, ChunkVerdicts)}
     grade: Prompt
 
     def grade_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
         parts = {"reference": case.reference} if case.reference else {}
         return self.prompt_values(self.grade, case, parts, again=again, contexts=chunks, question=case.question)
 
-    async def grades(self, case: Case, judge: Judge) -> list[ChunkGrade]:
+    async def grades(self, case: Case, judge: Judge) -> list[ChunkGrade | ChunkVerdict]:
         """One grade for each chunk, in order."""
 
-        async def ask(chunks: list[Chunk], again: bool) -> list[ChunkGrade]:
-            return (await judge(self.grade, ChunkGrades, **self.grade_values(case, chunks, again))).verdicts
+        async def ask(chunks: list[Chunk], again: bool) -> list[ChunkGrade | ChunkVerdict]:
+            reply: Any = await judge(self.grade, self.answer_type("grade"), **self.grade_values(case, chunks, again))
+            graded: list[ChunkGrade | ChunkVerdict] = reply.verdicts
+            return graded
 
         return await verdicts_for(case.contexts, ask) if case.contexts else []

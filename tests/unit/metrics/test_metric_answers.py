@@ -280,6 +280,14 @@ def test_context_precision_always_gives_both_aggregations(fields, replies, expec
         assert main == both[("mean", "ranked").index(method)]
 
 
+def test_the_third_version_of_context_precision_asks_for_no_relevance():
+    judge = ScriptedJudge([chunk_verdicts((1, True), (2, False), (3, True))])
+    scores = score_of(shipped_metric("context_precision", prompts={"grade": "v3"}), make_case(**CORNWALL), judge)
+    assert [score.value for score in scores.values()] == pytest.approx([200 / 3, 200 / 3, 250 / 3])
+    assert [row.get("relevance") for row in scores["context_precision"].details["chunks"]] == [None] * 3
+    assert "relevance" not in judge.asked[0].payload.schema_json
+
+
 @pytest.mark.parametrize(("references", "shown"), [(["heath"], True), (["", "heath"], True), ([" "], False), ([], False)])
 def test_the_first_reference_is_shown_where_there_is_one(references, shown):
     judge = ScriptedJudge([graded(0, 1, 0)])
