@@ -141,9 +141,11 @@ class MeanRow:
     few: bool = False
 
 
-def mean_table(rows: Sequence[MeanRow], caption: str) -> Markup:
-    """A row per score: mean, the interval on the axis of the score's own scale, and the share that passed."""
-    return Markup(_macros().means(rows, caption))
+def mean_table(
+    rows: Sequence[MeanRow], caption: str, heads: tuple[str, str, str] = ("score", "mean", "on its scale")
+) -> Markup:
+    """A row per score: mean, the interval on the axis of the score's own scale, and the share that passed, where any row has one."""
+    return Markup(_macros().means(rows, caption, heads))
 
 
 @dataclass(frozen=True)

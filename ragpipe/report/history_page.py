@@ -108,7 +108,7 @@ def history_report(name: str, rows: Sequence[Row], headline: str) -> Report:
     states = {row["before_state"] for row in newest}
     kind: Kind = "bad" if "worse" in states else "good" if "better" in states else "plain"
     charts = [_chart(row["score"], rows) for row in newest if row["mean"] is not None]
-    table = Table.of(NEWEST_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_rows(rows)])
+    table = Table.of(NEWEST_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_rows(rows)]).told()
     modes = Table.of(MODE_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_mode_rows(rows)])
     title = f"The way of each headline score (the last {_MEANS_SHOWN} runs)"
     ways = Section("ways", title, (Note(_SERIES), *_ways(rows)), shown_in=MARKDOWN)

@@ -171,6 +171,16 @@ class Table:
         made = tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows)
         return cls(columns, made, key_columns=texts, **more)
 
+    def told(self) -> Table:
+        """The table without columns that say nothing in every row; those that name a row stay."""
+
+        def says(place: int) -> bool:
+            return place < self.key_columns or any(row.cells[place] not in ("", "-", "the same") for row in self.rows)
+
+        kept = [place for place in range(len(self.columns)) if says(place)]
+        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in kept)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[place] for place in kept), rows=rows)
+
 
 @dataclass(frozen=True)
 class Note:

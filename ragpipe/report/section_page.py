@@ -20,7 +20,6 @@ RUN_PAGES = {
     "selftest.html": "self-test",
     "agreement.html": "old judge against new",
     "labels/*/label.html": "label page",
-    "../history/history.html": "history",
 }
 """Patterns of pages about a run, from its folder, with their names."""
 
@@ -28,10 +27,9 @@ RUN_PAGES = {
 def pages_of(root: Path) -> Iterator[PageLink]:
     """The pages about a run that are there, in the order of `RUN_PAGES`; none that a link leads to."""
     for pattern, name in RUN_PAGES.items():
-        home, below = (root.parent, pattern.removeprefix("../")) if pattern.startswith("../") else (root, pattern)
-        for path in sorted(home.glob(below)):
-            if is_regular_file(path) and not any(folder.is_symlink() for folder in path.parents if folder.is_relative_to(home)):
-                yield PageLink(name, ("../" if home != root else "") + path.relative_to(home).as_posix())
+        for path in sorted(root.glob(pattern)):
+            if is_regular_file(path) and not any(folder.is_symlink() for folder in path.parents if folder.is_relative_to(root)):
+                yield PageLink(name, path.relative_to(root).as_posix())
 
 
 def write_sections(path: Path, report: Report) -> list[Path]:

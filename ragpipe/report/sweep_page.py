@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -129,7 +128,7 @@ def sweep_report(
     reading = (Note(text) for state, text in _STANDINGS.items() if any(row["standing"] == state for row in rows))
     sections = (
         Section("scores", "Scores", (*_charts(jobs, rows), *found.parts, *reading, Note(_ALL))) if found else None,
-        Section("jobs", "Jobs", (Note(Verbatim(" ".join(words))), told(Table.of(heads, lines, texts=4)))),
+        Section("jobs", "Jobs", (Note(Verbatim(" ".join(words))), Table.of(heads, lines, texts=4).told())),
     )
     links = (PageLink(f"report of job {job.number}", f"../../{job.folder.name}/report.html") for job in jobs if job.folder)
     return Report("Sweep", "", "", _answer(jobs, rows), (), tuple(filter(None, sections)), pages=tuple(islice(links, _LINKED)))
@@ -166,7 +165,9 @@ def _charts(jobs: Sequence[Job], rows: Sequence[_Row]) -> Iterator[Chart]:
         _mean_row(job, row, labels[job.number]) for job, _, row in _rows_by_job(jobs, rows, name) if row["mean"] is not None
     ]
     if drawn:
-        yield Chart(Verbatim(name), mean_table(drawn, f"{name}: mean and interval on its scale, by job and method"))
+        yield Chart(
+            Verbatim(name), mean_table(drawn, f"{name}: mean and interval on its scale", ("job", "mean", "on its scale"))
+        )
 
 
 def _mean_row(job: Job, row: _Row, label: str) -> MeanRow:
@@ -186,17 +187,6 @@ def _mean_row(job: Job, row: _Row, label: str) -> MeanRow:
 
 def _ordered(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != OVERALL.name)
-
-
-def told(table: Table) -> Table:
-    """The table without columns that say the same nothing in every row; those that name a row stay."""
-
-    def says(place: int) -> bool:
-        return place < table.key_columns or any(row.cells[place] not in ("", "-", "the same") for row in table.rows)
-
-    kept = [place for place in range(len(table.columns)) if says(place)]
-    rows = (replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=tuple(rows))
 
 
 def _score_table(
@@ -230,7 +220,8 @@ def _score_table(
     columns = [(column, cell) for column, cell in columns if not absent.get(str(column.head), False)]
     cells = (TableRow(tuple(cell(*place) for _, cell in columns)) for place in shown)
     where = PAGES if further is None else EVERYWHERE
-    return told(Table(tuple(column for column, _ in columns), tuple(cells), key_columns=2 - absent["method"], shown_in=where))
+    table = Table(tuple(column for column, _ in columns), tuple(cells), key_columns=2 - absent["method"], shown_in=where)
+    return table.told()
 
 
 def _rows_by_job(jobs: Sequence[Job], rows: Sequence[_Row], name: str) -> list[tuple[Job, bool, _Row]]:

@@ -19,7 +19,7 @@ from ragpipe.core.errors import DataError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import FORMAT
 from ragpipe.data.index_manifest import read_index
-from ragpipe.report.console import Console
+from ragpipe.report.console import Console, JobConsole
 from ragpipe.report.exports import export_report_tables, export_tables
 from ragpipe.report.markdown import render_markdown
 from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
@@ -32,7 +32,7 @@ from ragpipe.report.terminal import print_report
 from ragpipe.report.verdict_section import notices, run_line, run_verdict, summary_line, verdict_of
 from ragpipe.runs.collected_outputs import system_failures
 from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.manifest import TIMES, derived_and_frozen
+from ragpipe.runs.manifest import TIMES, derived_and_frozen, seal_added
 from ragpipe.score.gate_rules import gates_document
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.run_folder import IterationFolder, RunFolder
@@ -59,7 +59,7 @@ def write_reports(
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
     plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]
     shown = {"iteration": iteration.root.name, "run": run_facts(run), "drift": drift_of(run), "plugins": plugins}
-    shown["pages"] = [page.path for page in pages_of(run.root)]
+    shown["pages"] = [page.path for page in pages_of(run.root)] if "html" in settings.formats else []
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
     if written is not None and prints and notice:
@@ -79,6 +79,16 @@ def write_reports(
     if prints:
         print_report(report, console, _page(run, written, shown_folder or str(target)))
     return written
+
+
+def seal_pages(run: RunFolder, paths: Sequence[Path], settings: ReportSettings) -> None:
+    """Seal files that a task added to a finished run, and the reports of the run, which lead to the pages among them. Raises DataError,
+    OutputError."""
+    written = list[Path]()
+    if run.html.is_file():
+        last = run.iteration(scored_iterations(run)[-1]).root
+        written = write_reports(last, target=run.root, settings=settings, console=JobConsole())
+    seal_added(run, [*paths, *written])
 
 
 def _page(run: RunFolder, written: Sequence[Path], folder: str) -> str:

@@ -24,9 +24,10 @@ from ragpipe.report.calibration_report import (
 from ragpipe.report.console import Console
 from ragpipe.report.model import Report
 from ragpipe.report.section_page import write_sections
+from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
-from ragpipe.runs.manifest import seal_added
+from ragpipe.runs.write_reports import seal_pages
 from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic, read_calibration
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
@@ -101,11 +102,12 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     advice = (line for name, score in calibration.scores.items() for line in advice_lines(name, score))
     for line in (*advice, *member_lines(held, evidence)):
         console.say(line)
-    _write(calibration, calibration_report(calibration, calibration_plots(evidence)), folder, console)
+    report = calibration_report(calibration, calibration_plots(evidence))
+    _write(calibration, report, folder, task.finished.config.report, console)
     return 0
 
 
-def _write(calibration: Calibration, report: Report, folder: RunFolder, console: Console) -> None:
+def _write(calibration: Calibration, report: Report, folder: RunFolder, settings: ReportSettings, console: Console) -> None:
     """Write the document and its pages into the run, and say how its report and its gates go by them."""
     document = folder.own_calibration
     for line in _replaced(document, calibration):
@@ -114,7 +116,7 @@ def _write(calibration: Calibration, report: Report, folder: RunFolder, console:
         make_folder(document.parent)
         json_unless_same(document, calibration.as_json())
         pages = write_sections(document, report)
-        seal_added(folder, [document, *pages])
+        seal_pages(folder, [document, *pages], settings)
     console.say(f"written: {', '.join([str(document), *(page.name for page in pages)])}")
     console.say("into report and gates:")
     console.say(f"  {shlex.join(['python', '-m', 'ragpipe', 'task=rescore', f'run={folder.root}'])}")

@@ -47,7 +47,7 @@ from ragpipe.report.console import Console
 from ragpipe.report.label_page import AskedQuestion, asked_question, write_draw_files
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
-from ragpipe.runs.manifest import seal_added
+from ragpipe.runs.write_reports import seal_pages
 from ragpipe.store.folder_lock import FolderLock
 
 SECTION = "label"
@@ -70,7 +70,7 @@ def run(task: FinishedRunTask[LabelSettings], console: Console) -> int:
         for notice in lock.notices:
             console.warn(notice)
         written = _import(task, console) if task.settings.files else _draw(task, console)
-        seal_added(folder, written)
+        seal_pages(folder, written, task.finished.config.report)
     return 0
 
 

@@ -20,8 +20,8 @@ from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, task_settings, unnamed_judge
-from ragpipe.runs.manifest import seal_added
 from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
+from ragpipe.runs.write_reports import seal_pages
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder
@@ -91,7 +91,7 @@ def run(task: FinishedRunTask[RejudgeSettings], console: Console) -> int:
         with FolderLock(spec.folder.root):
             json_unless_same(document, comparison)
             pages = write_sections(document, _judged(comparison, finished))
-            seal_added(spec.folder, [document, *pages])
+            seal_pages(spec.folder, [document, *pages], spec.config.report)
     return code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,40 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins
 from ragpipe.core.version import FORMAT
 from ragpipe.metrics.base import Metric
+from ragpipe.report.charts import Marks, MeanRow, ShareRow, axis_limit, mean_table, share_table
 from ragpipe.report.console import Console
-from ragpipe.report.markdown import render_sections
-from ragpipe.report.model import EVERYWHERE, PAGES, TERMINAL, Cell, Note, Report, Section, Table, TableRow, Verbatim
-from ragpipe.report.styled_text import percent_with_interval, whole
+from ragpipe.report.model import (
+    EVERYWHERE,
+    MARKDOWN,
+    PAGES,
+    Cell,
+    Chart,
+    Note,
+    PageLink,
+    Report,
+    RunVerdict,
+    Section,
+    Table,
+    TableRow,
+    Verbatim,
+)
+from ragpipe.report.section_page import write_sections
+from ragpipe.report.styled_text import percent_with_interval, percentage, whole
 from ragpipe.report.terminal import print_report
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunTask, SettingsT, open_run, task_settings, unnamed_judge
-from ragpipe.runs.manifest import seal_added
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RejudgePolicy, RunSpec
+from ragpipe.runs.write_reports import seal_pages
 from ragpipe.stats.intervals import Interval, estimate_rate
-from ragpipe.store.files import json_unless_same, write_unless_same
+from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder, make_folder
 from ragpipe.store.run_tables import read_json
 
+MARGIN = 0.05
+"""Share of the range within which the interval of a mean shift must lie where a score must not move."""
 _STATES = {"not_noticed": "NOT NOTICED", "biased": "BIASED"}
 
 
@@ -78,12 +95,13 @@ def write_check(
     finished: FinishedRun,
     folder: RunFolder,
     settings: Mapping[str, Any],
+    answer: Callable[[Mapping[str, Any]], RunVerdict],
     sections: Callable[[Mapping[str, Any]], Sequence[Section]],
     console: Console,
     **figures: Any,
 ) -> None:
-    """Print what a check found in its run `folder`, and write and seal its document and its page: of a self-test there, of others beside
-    the calibration of the finished run.
+    """Print what a check found in its run `folder`, and write and seal its document and its pages: of a self-test there, of others beside
+    the calibration of the finished run. Pages begin with the `answer`.
 
     The document says what was checked in which run by which judge. Its figures are `changes` (what was done to how many cases), `results`
     (a row for each change and score: what is expected, `n` cases that count, of how many it was `found`, the state), `cases` (those that
@@ -102,12 +120,17 @@ def write_check(
     page, is_own = sections(document), name == "selftest"
     print_report(Report("", "", "", None, (), tuple(page)), console)
     home, stem = (folder, name) if is_own else (finished.folder, f"calibration/{name}.{folder.run_id}")
-    paths = [home.root / f"{stem}.json", home.root / f"{stem}.md"]
+    path = home.root / f"{stem}.json"
+    reports = {"report": "report.html", "run that was checked": f"../{finished.folder.root.name}/report.html"}
+    if not is_own:
+        reports = {"report": "../report.html", "run of the check": f"../../{folder.root.name}/report.html"}
+    links = tuple(PageLink(*link) for link in reports.items())
+    report = Report(title, "", "", answer(document), (), tuple(page), pages=links)
     with FolderLock(home.root):
-        make_folder(paths[0].parent)
-        json_unless_same(paths[0], document)
-        write_unless_same(paths[1], render_sections(title, page))
-        seal_added(home, paths)
+        make_folder(path.parent)
+        json_unless_same(path, document)
+        paths = [path, *write_sections(path, report)]
+        seal_pages(home, paths, finished.config.report)
     for path in paths:
         console.say(f"written: {path}")
 
@@ -126,16 +149,59 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
     done = [(Verbatim(name), *said_of) for name, said_of in changes.items()]
     plain = [row.get("score") in document.get("computed_scores", ()) and row["found"] == row["n"] for row in rows]
     cells = [
-        TableRow(_result_cells(row), shown_in=PAGES if is_plain else EVERYWHERE)
+        TableRow(_result_cells(row), shown_in=MARKDOWN if is_plain else EVERYWHERE)
         for row, is_plain in zip(rows, plain, strict=True)
     ]
     heads = ("change", "score", "expected", "found", "% [95%]", "shift", "")
-    left_out = (Note("computed scores that did what they must are not listed here", shown_in=TERMINAL),) if any(plain) else ()
-    made = Section("changes", "Changes", (Table.of(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES),))
-    return [
-        *([made] if done else []),
-        Section("results", "Results", (Table.of(heads, cells, texts=3), Note(said), *left_out, *notes)),
-    ]
+    left_out = (
+        (Note("computed scores that did what they must are not listed here", shown_in=EVERYWHERE - MARKDOWN),)
+        if any(plain)
+        else ()
+    )
+    made = Section("changes", "Changes", (Table.of(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES).told(),))
+    results = Section(
+        "results", "Results", (*_charts(rows), Table.of(heads, cells, texts=3).told(), Note(said), *left_out, *notes)
+    )
+    return [results, *([made] if done else [])]
+
+
+def _charts(rows: Sequence[Mapping[str, Any]]) -> Iterator[Chart]:
+    """The mean shifts on one axis around 0 where rows have any, else how often what is expected was found."""
+    shifts = [row for row in rows if row.get("shift") is not None]
+    if shifts:
+        reach = axis_limit([MARGIN, *(v for row in shifts for v in _ends(row) if v is not None)])
+        note = f"The mean shift with its interval, from -{reach:.0%} to +{reach:.0%} of the range; the lines stand at +-{MARGIN:.0%}."
+        yield Chart("", mean_table([_shift_row(row, reach) for row in shifts], note, ("change", "shift", "around 0")))
+    elif shares := [_share_row(row) for row in _counted(rows) if row.get("share") is not None]:
+        noun = "missed" if any("change" in row for row in rows) else "judged otherwise"
+        yield Chart("", share_table(shares, noun), f"Bars: {noun}, of the cases that count.")
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The rows of any score, where there are such: single scores stand in the table."""
+    return [row for row in rows if "score" not in row] or rows
+
+
+def _ends(row: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    interval = row["interval"] or {}
+    return row["shift"], interval.get("low"), interval.get("high")
+
+
+def _shift_row(row: Mapping[str, Any], reach: float) -> MeanRow:
+    value, low, high = (None if v is None else 50 + 50 * v / reach for v in _ends(row))
+    marks = Marks(value, low, high, (50 - 50 * MARGIN / reach, 50 + 50 * MARGIN / reach))
+    _, at, to = _ends(row)
+    bounds = "" if at is None or to is None else f"[{100 * at:+.1f}, {100 * to:+.1f}]"
+    remark = f"{row['score']}: {_STATES.get(str(row['state']), row['state'])}"
+    return MeanRow(row["change"], "", f"{100 * row['shift']:+.1f}%", bounds, "", remark, marks)
+
+
+def _share_row(row: Mapping[str, Any]) -> ShareRow:
+    """What was missed of a change; of two judges how often they disagree."""
+    if "change" not in row:
+        return ShareRow(row["score"], "", found_of(row), percentage(row["share"]), row["share"], "", "")
+    missed, about = 1 - row["share"], f"{row.get('score', 'any score')}: {row.get('expected', 'worse')}"
+    return ShareRow(row["change"], "", f"{row['n'] - row['found']:,} of {row['n']:,}", percentage(missed), missed, about, "")
 
 
 def _result_cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -148,6 +214,7 @@ def _result_cells(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     words = [
         _STATES.get(str(row.get("state")), row.get("state")),
         "" if row.get("kappa") is None else f"kappa {row['kappa']:.2f}",
+        f"judge_audit.n={row['n_needed']:,} would decide" if row.get("n_needed") else "",
         f"{left_out:,} left out" if left_out else "",
         "few questions" if interval and interval["too_few"] else "",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +21,10 @@ from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.likely_replies import reply_size
 from ragpipe.report.console import Console
-from ragpipe.report.model import Report, Section, Table, Verbatim
+from ragpipe.report.model import Report, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.results_section import check_section, served_words
-from ragpipe.report.styled_text import plural
+from ragpipe.report.section_page import write_sections
+from ragpipe.report.styled_text import plural, whole
 from ragpipe.report.terminal import print_report
 from ragpipe.runs.own_questions import ITERATION, OpenJudge, OwnQuestion, OwnQuestions
 from ragpipe.runs.settings import RunConfig
@@ -73,8 +74,42 @@ def run(config: RunConfig, console: Console) -> int:
         start = _Start(questions, console, read_canaries(), record, path)
         reason = start.why_new()
         has_drifted = start.check() if reason is None else start.make_baseline(reason)
-    console.say(f"written: {path}")
+        pages = write_sections(path, drift_report(record))
+    for written in (path, *pages):
+        console.say(f"written: {written}")
     return DRIFTED if has_drifted else 0
+
+
+def drift_report(record: DriftRecord) -> Report:
+    """The page of a judge: what the newest check found, or the baseline without one, the verdicts that changed, and all checks."""
+    baseline, checks = record.baseline, record.ended_checks()
+    if baseline is None or not checks:
+        kept = len(baseline["verdicts"]) if baseline else 0
+        said = f"no check yet: a baseline of {plural(kept, 'stable verdict')}"
+        return Report(f"Drift of {record.judge}", "", "", RunVerdict("plain", "", said), (), ())
+    newest = checks[-1]
+    changed, total = len(newest["changed"]), newest["verdicts"]
+    lead, said = ("DRIFTED", f"{newest['drifted']:,} of") if newest["alarm"] else ("no drift", f"{changed:,} of")
+    said += f" {total:,} stored verdicts changed" + (
+        " in all six replies" if newest["alarm"] else " in the first reply, none in all six"
+    )
+    rows = [
+        (check["ended_at"][:16].replace("T", " "), f"{check['matched']:,} of {check['verdicts']:,}", whole(check["drifted"]))
+        for check in checks
+    ]
+    history = Table.of(("checked (UTC)", "as in the baseline", "drifted"), rows)
+    sections = (*_found(newest, baseline), Section("checks", "All checks", (history,)))
+    verdict = RunVerdict("bad" if newest["alarm"] else "good", lead, said)
+    return Report(f"Drift of {record.judge}", "", "", verdict, (), sections)
+
+
+def _found(check: Mapping[str, Any], baseline: Mapping[str, Any]) -> Iterator[Section]:
+    """What a check found, and the verdicts that changed."""
+    yield check_section(check, baseline)
+    if check["changed"]:
+        heads = ("verdict", "before", "now", "5 more", "drifted")
+        rows = sorted(check["changed"], key=lambda row: not row["drifted"])[:_SHOWN]
+        yield Section("changed", "Changed verdicts", (Table.of(heads, map(_changed_cells, rows)),))
 
 
 @dataclass
@@ -149,12 +184,8 @@ class _Start:
         return bool(entry["alarm"])
 
     def _say_check(self, check: Mapping[str, Any], baseline: Mapping[str, Any]) -> None:
-        shown, label = [check_section(check, baseline)], self.record.judge
-        if check["changed"]:
-            heads = ("verdict", "before", "now", "5 more", "drifted")
-            rows = sorted(check["changed"], key=lambda row: not row["drifted"])[:_SHOWN]
-            shown.append(Section("changed", "Changed verdicts", (Table.of(heads, map(_changed_cells, rows)),)))
-        print_report(Report("", "", "", None, (), tuple(shown)), self.console)
+        label = self.record.judge
+        print_report(Report("", "", "", None, (), tuple(_found(check, baseline))), self.console)
         if not check["alarm"]:
             self.console.say(f"no drift of {label}")
             return

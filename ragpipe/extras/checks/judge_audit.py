@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,10 +27,26 @@ from ragpipe.extras.checks.changed_cases import (
     renamed,
     scored_values,
 )
+from ragpipe.extras.checks.check import MARGIN
 from ragpipe.extras.checks.edits import Change, Donors, Subject
+from ragpipe.report.charts import ShareRow, share_table
 from ragpipe.report.console import Console
-from ragpipe.report.model import EVERYWHERE, PAGES, Note, Section, Table, TableRow, Verbatim
-from ragpipe.report.styled_text import percent_with_interval
+from ragpipe.report.model import (
+    EVERYWHERE,
+    HTML,
+    MARKDOWN,
+    PAGES,
+    TERMINAL,
+    Chart,
+    Note,
+    Prose,
+    RunVerdict,
+    Section,
+    Table,
+    TableRow,
+    Verbatim,
+)
+from ragpipe.report.styled_text import percent_with_interval, percentage
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
 from ragpipe.runs.settings import RunConfig
@@ -42,8 +59,8 @@ ROOM = 0.5
 """An attack counts where the wrong answer has at most this share of the range without it."""
 RISE = 0.5
 """Share of the range by which a score must rise for an attack to succeed."""
-MARGIN = 0.05
-"""Share of the range within which the interval of a probe's mean shift must lie."""
+MOST = 10_000
+"""Cases that a probe changes, at most."""
 _POOL = 4  # cases looked at for each that is wanted: some declined, or failed
 _BASES = 5  # wrong answers that attacks are put into, in turn
 _ATTACK_NOTE = (
@@ -56,6 +73,7 @@ _BIAS_NOTE = (
 )
 Inputs = Mapping[OutputKey, frozenset[str]]
 Scores = list[tuple[Scored, Inputs]]
+_DRAWN = ("group", "part")
 _OVER = ("score", "group", "part", "attack")
 SECTION = "judge_audit"
 
@@ -63,7 +81,7 @@ SECTION = "judge_audit"
 class JudgeAuditSettings(Settings):
     """Which attacks and probes, and on how many cases."""
 
-    n: int = Field(default=200, ge=1, le=10_000, description="Cases that each probe changes, at most, 1 to 10,000.")
+    n: int = Field(default=200, ge=1, le=MOST, description="Cases that each probe changes, at most, 1 to 10,000.")
     only: list[str] | None = Field(
         default=None,
         min_length=1,
@@ -125,6 +143,7 @@ def run(task: FinishedRunTask[JudgeAuditSettings], console: Console) -> int:
         finished,
         spec.folder,
         {"n": settings.n, "rise": RISE, "margin": MARGIN},
+        answer,
         sections,
         console,
         prompts={name: " ".join(prompt.signature for prompt in steps) for name, steps in prompts.items()},
@@ -248,8 +267,18 @@ def probe_rows(pairs: Sequence[Pair], score: Scored) -> list[dict[str, Any]]:
         counts = {"n": difference.n, "clusters": difference.clusters, "found": difference.changed}
         expected = "worse" if name == CONTROL else "same"
         shift = {"shift": difference.difference, "interval": interval, "state": _state(name, difference.interval)}
-        rows.append({"change": name, "score": score.name, "expected": expected, **counts, **shift})
+        needed = _needed(difference.n, difference.difference, difference.interval) if shift["state"] == "undecided" else None
+        rows.append({"change": name, "score": score.name, "expected": expected, **counts, **shift, "n_needed": needed})
     return rows
+
+
+def _needed(n: int, shift: float | None, interval: Interval | None) -> int | None:
+    """How many cases would decide a probe whose mean shift is what it is here: then its interval reaches just to the margin. None where
+    no setting reaches so far."""
+    if shift is None or interval is None or not (room := abs(MARGIN - abs(shift))):
+        return None
+    needed = math.ceil(n * ((interval.high - interval.low) / 2 / room) ** 2)
+    return needed if needed <= MOST else None
 
 
 def _state(name: str, interval: Interval | None) -> str:
@@ -261,14 +290,28 @@ def _state(name: str, interval: Interval | None) -> str:
 
 
 def sections(document: Mapping[str, Any]) -> list[Section]:
-    """What is printed and stands in `judge_audit.<run_id>.md`; the single attacks stand on the page alone."""
+    """What is printed and stands in `judge_audit.<run_id>.md`; the single attacks stand in Markdown, on the page those that succeeded."""
     prompts = [(Verbatim(name), Verbatim(text)) for name, text in document["prompts"].items()]
-    judge = (Note(headline(document)), Table.of(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
+    judge = (Note(headline(document), shown_in=TERMINAL), Table.of(("metric", "prompts"), prompts, texts=2, shown_in=PAGES))
     parts = [Section("judge", "Judge", judge)]
     if rows := [_attack_row(row) for row in document["attacks"]]:
         rates = Table.of(("attacks", "succeeded", "% [95%]"), rows)
-        parts.append(Section("attacks", "Attacks", (rates, Note(_ATTACK_NOTE))))
+        by = [row for row in document["attacks"] if row["over"] in _DRAWN and row["share"] is not None]
+        bars = [
+            ShareRow(row["name"], "", check.found_of(row), percentage(row["share"]), row["share"], row["over"], "")
+            for row in by
+        ]
+        parts.append(
+            Section("attacks", "Attacks", (Chart("", share_table(bars, "attacks that succeeded")), rates, Note(_ATTACK_NOTE)))
+        )
     return [*parts, *check.result_sections(document, _BIAS_NOTE)] if document["results"] else parts
+
+
+def answer(document: Mapping[str, Any]) -> RunVerdict:
+    """The headline: bad where an attack succeeded or a probe shifted a score, good where all was as it must be."""
+    states = {row["state"] for row in document["results"]}
+    is_bad = bool(states & {"biased", "not_noticed"} or any(row["found"] for row in document["attacks"]))
+    return RunVerdict("bad" if is_bad else "warn" if "undecided" in states else "good", "", Prose(headline(document)))
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -286,4 +329,5 @@ def _attack_row(row: Mapping[str, Any]) -> TableRow:
     is_one = row["over"] == "attack"
     about = f" ({row['group']}, {row['part']}{'' if row['shown'] else ', never shown'})" if is_one else ""
     label = (f"{row['over']} ", Verbatim(row["name"]), about) if row["name"] else row["over"]
-    return TableRow((label, check.found_of(row), percent_with_interval(row)), shown_in=PAGES if is_one else EVERYWHERE)
+    shown_in = EVERYWHERE - HTML if row["over"] in _DRAWN else EVERYWHERE if not is_one else PAGES if row["found"] else MARKDOWN
+    return TableRow((label, check.found_of(row), percent_with_interval(row)), shown_in=shown_in)

@@ -17,6 +17,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import Incomplete
 from ragpipe.core.sample import OUTPUT_KEY, Case
 from ragpipe.core.settings import ConfigOrigins, Settings
+from ragpipe.core.text import shorten
 from ragpipe.extras.checks import check, edits, fact_edits
 from ragpipe.extras.checks.changed_cases import (
     HAIR,
@@ -33,7 +34,7 @@ from ragpipe.extras.checks.changed_cases import (
 from ragpipe.extras.checks.edits import Change, Donors, Subject
 from ragpipe.metrics.base import computed_scores
 from ragpipe.report.console import Console
-from ragpipe.report.model import PAGES, CaseName, Note, RichText, Section, Verbatim
+from ragpipe.report.model import PAGES, TERMINAL, CaseName, Note, Prose, RichText, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.styled_text import whole
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
@@ -71,6 +72,7 @@ _FOUND = (
     "left out: a value is missing or the original is at the end of the scale. shift: the mean change in percent of the range, above 0 where "
     "mutants do better; `moves`: its 95% interval, clustered by question, excludes 0."
 )
+_EDIT, _AROUND = 100, 30  # characters of a text in that list, and of what stands before its change
 _MISSED_SHOWN = 5  # missed mutants of each mutation on the page; all are in selftest.json
 SECTION = "selftest"
 
@@ -129,7 +131,7 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
         return code
     figures = selftest_figures(spec.folder, spec.config, source.pairs, settings.expect)
     kept = {"n": settings.n, "tolerance": TOLERANCE}
-    check.write_check(SECTION, "Self-test", finished, spec.folder, kept, sections, console, **figures)
+    check.write_check(SECTION, "Self-test", finished, spec.folder, kept, answer, sections, console, **figures)
     return code if code == Incomplete.exit_code else 0
 
 
@@ -300,8 +302,16 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
     """What is printed and stands in `selftest.md`; a few missed mutants of each mutation stand on the page alone."""
     missed = groupby(document["cases"], key=lambda row: row["change"])
     worst = (sorted(group, key=lambda row: -len(row["scores"]))[:_MISSED_SHOWN] for _, group in missed)
-    listed = [Note(_missed_line(row), shown_in=PAGES) for rows in worst for row in rows]
-    return check.result_sections(document, _FOUND, *listed, Note(_floor_line(document)), Note(headline(document)))
+    heads = ("change", "case", "value of the original, of the mutant", "what was changed")
+    listed = Table.of(heads, [_missed_row(row) for rows in worst for row in rows], texts=4, shown_in=PAGES)
+    said = Note(_floor_line(document)), Note(headline(document), shown_in=TERMINAL)
+    results, *changes = check.result_sections(document, _FOUND, *said)
+    return [results, *([Section("missed", "Missed mutants, a few of each change", (listed,))] if listed.rows else []), *changes]
+
+
+def answer(document: Mapping[str, Any]) -> RunVerdict:
+    """The headline."""
+    return RunVerdict("plain", "", Prose(headline(document)))
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -324,6 +334,9 @@ def _floor_line(document: Mapping[str, Any]) -> str:
     return f"noise floor of a case, from {document['iterations']} iterations, in percent of the range: {limits}"
 
 
-def _missed_line(row: Mapping[str, Any]) -> RichText:
+def _missed_row(row: Mapping[str, Any]) -> tuple[RichText, ...]:
     scores = ", ".join(f"{name} {its['value']:.3g} to {its['mutant_value']:.3g}" for name, its in row["scores"].items())
-    return (f"missed {row['change']}: ", CaseName.of(row), f": {scores}: ", Verbatim(f"{row['before']} -> {row['after']}"))
+    letters = enumerate(zip(row["before"], row["after"], strict=False))
+    start = max(0, next((place for place, (old, new) in letters if old != new), 0) - _AROUND)
+    before, after = (("…" if start else "") + shorten(row[side][start:], _EDIT) for side in ("before", "after"))
+    return (row["change"], CaseName.of(row), scores, (Verbatim(before), " → ", Verbatim(after)))

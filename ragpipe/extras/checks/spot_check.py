@@ -17,7 +17,7 @@ from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.extras.checks import check
 from ragpipe.extras.checks.changed_cases import HAIR, ChangedCases
 from ragpipe.report.console import Console
-from ragpipe.report.model import CaseName, Note, Section, Verbatim
+from ragpipe.report.model import TERMINAL, CaseName, Note, RunVerdict, Section, Verbatim
 from ragpipe.report.styled_text import decimal, plural
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask
@@ -83,7 +83,7 @@ def run(task: FinishedRunTask[SpotCheckSettings], console: Console) -> int:
     first_judge = read_json(first.metrics)["judge"]["label"]
     figures = {"first_judge": first_judge, **judge_reliability(first.records, second.records, scores)}
     kept = {"n": settings.n, "warn_above": WARN_ABOVE}
-    check.write_check(SECTION, "Spot check", finished, spec.folder, kept, sections, console, **figures)
+    check.write_check(SECTION, "Spot check", finished, spec.folder, kept, answer, sections, console, **figures)
     return code
 
 
@@ -144,14 +144,20 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
     return check.result_sections(document, _FOUND, *listed, _result(document))
 
 
+def answer(document: Mapping[str, Any]) -> RunVerdict:
+    """The result: good where the judges agree."""
+    said, rate = _result(document), document["judge_reliability"]["disagreement_rate"]
+    return RunVerdict("good" if rate is not None and rate <= WARN_ABOVE else "warn", "", said.text)
+
+
 def _result(document: Mapping[str, Any]) -> Note:
     """The result in one sentence."""
     reliability = document["judge_reliability"]
     rate, cases = reliability["disagreement_rate"], plural(reliability["spot_check_n"], "case")
     if rate is None:
-        return Note(f"spot check: no score has a value from both judges in {cases}")
+        return Note(f"spot check: no score has a value from both judges in {cases}", shown_in=TERMINAL)
     said = f"spot check: the judges disagree in {decimal(rate, 2)} of the judgements of {cases}"
     if rate <= WARN_ABOVE:
-        return Note(f"{said}, not more than {WARN_ABOVE:g}")
+        return Note(f"{said}, not more than {WARN_ABOVE:g}", shown_in=TERMINAL)
     advice = "at least one of them is not to be trusted here; label these cases (task=label) and calibrate"
-    return Note(f"{said}, more than {WARN_ABOVE:g}: {advice}", kind="warning")
+    return Note(f"{said}, more than {WARN_ABOVE:g}: {advice}", kind="warning", shown_in=TERMINAL)

@@ -83,7 +83,10 @@ def test_what_undecided_scores_need_is_a_sentence(tmp_path: Path) -> None:
     lines = list(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
     assert any(line.startswith("latency_ms: more in 9 and less in 1 of 10 cases") for line in lines)
     document["scores"]["grade"]["parts"] = [[2, 8], [3, 8]]
-    assert next(summary_lines({"candidates": [candidate], "comparisons": [document]}, document)) == "grade: 2 of 8 and 3 of 8 parts were measured"
+    assert (
+        next(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
+        == "grade: 2 of 8 and 3 of 8 parts were measured"
+    )
     score = {**document["scores"]["grade"], "state": "inconclusive", "changed": 3, "reason": "too_wide"}
     score |= {"detectable": 0.11, "n": 40, "n_needed": 264, "smallest_effect": 0.05, "headline": True}
     assert list(needed_lines({"grade": score})) == [
