@@ -21,6 +21,7 @@ from ragpipe.core.errors import ConfigError, DataError, Interrupted, Problem
 
 if TYPE_CHECKING:
     from ragpipe.report.console import Console
+    from ragpipe.report.notebook import Comparison
     from ragpipe.report.run_data import Run
     from ragpipe.runs.plan import Plan
     from ragpipe.runs.verification import Verification
@@ -90,7 +91,7 @@ def compare(
     *,
     config_dir: str | None = None,
     quiet: bool = False,
-) -> dict[str, Any]:
+) -> Comparison:
     """Whether the candidate is better than the base, case by case. Makes no call.
 
     Args:
@@ -99,14 +100,15 @@ def compare(
         config: what may differ and which effects matter (`{"compare": {"accept": ["judge"]}}`); forms as for `run`.
         config_dir, quiet: as for `run`.
 
-    Returns the content of `comparison.json`; the files are in `outputs/<name>/comparisons`. Raises ConfigError for runs that
+    Returns the content of `comparison.json` as a `Comparison`, which shows the verdict and has `.differences` as a frame; the files are in `outputs/<name>/comparisons`. Raises ConfigError for runs that
     differ in what is not accepted, DataError.
     """
+    from ragpipe.report.notebook import Comparison
+
     candidates = [candidate] if isinstance(candidate, str | Path) or not isinstance(candidate, Sequence) else candidate
     runs = {"base": _path_word(base), "candidate": [_path_word(item) for item in candidates]}
     with _started("compare", [*override_words(config), *override_words(runs)], config_dir, quiet) as start:
-        document: dict[str, Any] = start.module.compare_task(start.config, start.console)
-    return document
+        return Comparison(start.module.compare_task(start.config, start.console))
 
 
 def verify(path: str | Path | Run, *, quiet: bool = False) -> Verification:
@@ -132,14 +134,14 @@ def stop() -> int:
 
 
 def load(path: str | Path, *, iteration: int | None = None) -> Run:
-    """The results in a run folder, such as `outputs/<name>/latest`: `.records`, `.scores`, `.judge_inputs` as pandas frames,
-    `.metrics`, `.cost`, `.gates` and `.final` as dictionaries. By default those of the newest iteration.
+    """The results in a run folder, such as `outputs/<name>/latest`: `.cases`, `.records`, `.scores` and others as pandas frames,
+    `.metrics`, `.cost`, `.gates` and `.final` as dictionaries (`Run`). By default those of the newest iteration.
 
     Raises DataError for what is not a run folder, FormatMismatch for one of another format.
     """
     from ragpipe.report.run_data import load_run as read
 
-    return read(path, iteration=iteration)
+    return read(path, iteration=iteration, compare=lambda base, run: compare(base, run, quiet=True))
 
 
 @dataclass(frozen=True)

@@ -2,40 +2,93 @@
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragpipe.core.errors import DataError
 from ragpipe.store.run_folder import LATEST, RunFolder, manifest_of
 from ragpipe.store.run_tables import open_table, read_json, run_file_error
 
 if TYPE_CHECKING:
     import pandas as pd
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Callable
 
-from ragpipe.report.report_data import heading, method_groups, score_cell
+from ragpipe.report.notebook import Comparison, run_html, run_lines
+from ragpipe.report.report_data import headline_names, read_case_figures
 
 
 class Run:
     """The results of one iteration.
 
-    `.records`, `.scores` and `.judge_inputs` are pandas frames; `.metrics`, `.low_scores`, `.cost`, `.gates`, `.verdict` and
-    `.manifest` are dictionaries, and so is `.final`, the metrics over all iterations. Each is read on first access. Raises DataError
-    for a file that is missing or broken.
+    `.cases`, `.samples` and `.outputs` are pandas frames to look at, `.records`, `.scores` and `.judge_inputs` those of the files;
+    `.metrics`, `.low_scores`, `.cost`, `.gates`, `.verdict` and `.manifest` are dictionaries, and so is `.final`, the metrics over all
+    iterations. Each is read on first access. Raises DataError for a file that is missing or broken.
     """
 
-    def __init__(self, path: Path, iteration: int):
+    def __init__(self, path: Path, iteration: int, compare: Callable[[Path, Path], Comparison]):
         self.path = path
         self.iteration = iteration
         self.folder = path / f"iteration-{iteration}"
+        self._compare = compare
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}, iteration={self.iteration})"
+        name = f"Run({str(self.path)!r}, iteration={self.iteration})"
+        with suppress(DataError):  # a run that was stopped has no verdict yet
+            return "\n".join([name, *run_lines(self.metrics, self.verdict["sentence"], self._page)])
+        return name
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict of the run, the scores of this iteration, and the gates."""
-        return notebook_html(self.path, self.metrics, self.gates, self.verdict["sentence"])
+        """What a notebook shows: the verdict of the run, its methods on one axis, all scores of this iteration, and the gates."""
+        return run_html(self.metrics, self.gates, self.verdict["sentence"], self._page)
+
+    @property
+    def _page(self) -> Path:
+        """The report, from the working folder."""
+        return Path(os.path.relpath(self.path / "report.html"))
+
+    def compare(self, base: str | Path | Run) -> Comparison:
+        """Whether this run is better than `base`, case by case, as `ragpipe.compare` says. Raises as that."""
+        return self._compare(base.path if isinstance(base, Run) else Path(base), self.path)
+
+    @cached_property
+    def cases(self) -> pd.DataFrame:
+        """One row per case with what decides: the headline score, whether it passed, what failed, answer, cost and latency (of the
+        system, as recorded)."""
+        records = self.records
+        operations = read_case_figures(self.folder / "records.parquet", self.metrics, self.iteration).operations
+        columns = {"case": "sample_id", **{name: name for name in ("question", "method", "repeat", "iteration")}}
+        frame = records[list(columns.values())].set_axis(list(columns), axis=1)
+        for score in headline_names(self.metrics)[:1]:
+            passed = "overall_passed" if score == "overall_score" else f"{score}.passed"
+            frame = frame.assign(**{score: records[score], "passed": records.get(passed)})
+        lists = {name: records[name].map(", ".join) for name in ("failed_by", "failure_modes")}
+        return frame.assign(**lists, answer=records["answer"], n_contexts=records["n_chunks"]).assign(
+            cost_usd=operations["cost_usd"], latency_ms=operations["latency_ms"]
+        )
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """One row per question with what the data set says of it."""
+        return _opened(_frame(self.path / "samples.parquet"))
+
+    @cached_property
+    def outputs(self) -> pd.DataFrame:
+        """One row per output: the answer, the texts and the ids of its contexts as lists, times and usage in a column each."""
+        frame = _opened(_frame(self.path / "outputs.parquet")).drop(columns="sample_row")
+        chunks = frame.pop("chunks").map(lambda listed: listed if isinstance(listed, list) else [])
+        for key, name in (("text", "contexts"), ("id", "context_ids")):
+            frame.insert(
+                frame.columns.get_loc("answer") + 1, name, chunks.map(lambda listed, key=key: [c[key] for c in listed])
+            )
+        for name in ("timings", "usage"):
+            objects = frame.pop(name).tolist()
+            for key in dict.fromkeys(key for each in objects for key in each or ()):
+                frame[f"{name}.{key}"] = [(each or {}).get(key) for each in objects]
+        return frame
 
     @cached_property
     def records(self) -> pd.DataFrame:
@@ -84,8 +137,10 @@ class Run:
         return read_json(self.path / "manifest.json")
 
 
-def load_run(path: str | Path, *, iteration: int | None = None) -> Run:
-    """Open a run folder (`outputs/x/latest`), by default its newest iteration.
+def load_run(
+    path: str | Path, *, iteration: int | None = None, compare: Callable[[Path, Path], Comparison] = lambda *_: Comparison()
+) -> Run:
+    """Open a run folder (`outputs/x/latest`), by default its newest iteration. `compare` compares a base and this run.
 
     Raises DataError when the folder is no run, FormatMismatch when it has another format.
     """
@@ -94,7 +149,7 @@ def load_run(path: str | Path, *, iteration: int | None = None) -> Run:
         root = RunFolder.find(root).root.resolve()
     if root.name.startswith("iteration-") and root.name[10:].isdigit() and iteration is None:
         root, iteration = root.parent, int(root.name[10:])
-    run = Run(root, iteration or max(RunFolder(root).iterations(), default=1))
+    run = Run(root, iteration or max(RunFolder(root).iterations(), default=1), compare)
     if run.folder.is_symlink() or not run.folder.is_dir():
         expected = "a run folder with iteration-<n>/ in it, such as outputs/<name>/latest"
         raise run_file_error(run.folder, "no such folder", expected)
@@ -110,36 +165,23 @@ def _frame(path: Path) -> pd.DataFrame:
     return frame
 
 
-def notebook_html(path: Path, metrics: Mapping[str, Any], gates: Mapping[str, Any], verdict: str) -> str:
-    """One row per score, one column per method: mean with its interval, and the share that passed. No script, no style
-    sheet, every text escaped.
-
-    Args:
-        path: the run folder.
-        metrics: `metrics.json` of the iteration.
-        gates: `gates.json` of the run.
-        verdict: the sentence of its `verdict.json`.
-    """
-    groups = method_groups(metrics)
-    rows = []
-    for name in metrics["overall"]["scores"]:
-        cells = [score_cell(group["scores"].get(name)) for group in groups.values()]
-        if any(each.mean != "-" for each in cells):
-            rows.append([escape(heading(name, metrics, ())), *("<br>".join(map(escape, cell.lines)) for cell in cells)])
-    texts = (f"gate {gate['name']}: {gate['outcome']}. {gate['sentence']}" for gate in gates["gates"])
-    return "".join(
-        [
-            f"<div><p><b>{escape(verdict)}</b></p>",
-            _table(["score", *groups], rows),
-            *(f"<p>{escape(text)}</p>" for text in texts),
-            f"<p><small>{escape(metrics['signature'])}</small></p>",
-            f"<p><small>{escape(str(path))} (report.html there has every case)</small></p></div>",
-        ]
-    )
+_OBJECTS = (
+    "history",
+    "gains",
+    "anchors",
+    "required_support_groups",
+    "expected",
+    "meta",
+    "chunks",
+    "citations",
+    "timings",
+    "usage",
+    "recorded",
+)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; cells are HTML already, heads are texts."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _opened(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with JSON texts as what they say, and without columns that are empty throughout."""
+    for name in frame.columns.intersection(_OBJECTS):
+        frame[name] = frame[name].map(json.loads, na_action="ignore")
+    return frame.dropna(axis="columns", how="all")

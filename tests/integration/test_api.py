@@ -65,7 +65,7 @@ def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None
     page = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     script = page.split("```python\n")[1].split("```")[0]
     assert len(script.strip().split("\n")) <= 5
-    finished_runs.of("+experiment=quickstart").copy_outputs(here)
+    finished_runs.of("+experiment=quickstart_llm").copy_outputs(here)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^\d+ +[a-z]+-\d+ +(baseline|rerank)", done.stdout, re.M)) == 3, done.stdout
@@ -123,13 +123,51 @@ def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     page = run._repr_html_()
     assert f"<p><b>{escape(run.verdict['sentence'])}</b></p>" in page
     methods = list(run.metrics["by"]["method"])
-    assert page.startswith("<div>")
+    assert page.startswith('<div class="ragpipe">')
     assert "<script" not in page
     assert all(f"<th>{method}</th>" in page for method in methods)
     mean = run.metrics["by"]["method"][methods[0]]["scores"]["faithfulness"]["mean"]
     assert f"<td>faithfulness</td><td>{mean:.2f} " in page
     assert "gate true: passed" in page
-    assert str(run.path) in page
+    link = f"outputs/api/{run.path.name}/report.html"
+    assert f'<a href="{link}">' in page
+    assert page.count('<line class="mean"') == len(methods), "each method on the axis"
+    lines = repr(run).splitlines()
+    assert (lines[1], lines[-1]) == (run.verdict["sentence"], f"report: {link}")
+    assert [line.split()[0] for line in lines[3:-1]] == methods
+
+
+@pytest.mark.slow
+def test_a_run_has_frames_of_its_cases_and_of_what_they_are_made_from(here: Path) -> None:
+    run = ragpipe.run(CONFIG, quiet=True)
+    cases = run.cases
+    assert len(cases) == len(run.records) == len(run.outputs)
+    assert list(cases)[:7] == ["case", "question", "method", "repeat", "iteration", "overall_score", "passed"]
+    assert list(cases["overall_score"].dropna()) == list(run.records["overall_score"].dropna())
+    failed = cases[cases["passed"].eq(False)]
+    assert all("faithfulness" in text or "retrieval" in text for text in failed["failed_by"])
+    assert cases["latency_ms"].notna().any()
+    output = run.outputs.iloc[0]
+    assert [type(output[name]) for name in ("contexts", "context_ids")] == [list, list]
+    assert len(output["contexts"]) == cases["n_contexts"].iloc[0]
+    assert output["timings.generation"] > 0
+    assert set(run.samples["id"]) == set(cases["case"])
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_another(here: Path) -> None:
+    base = ragpipe.run(CONFIG, quiet=True)
+    other = ragpipe.rejudge(base, {"judge.threshold": 0.9}, quiet=True)
+    with pytest.raises(ConfigError, match="judge"):
+        other.compare(base)
+    found = ragpipe.compare(base, other, {"compare.accept": ["judge"]}, quiet=True)
+    frame = found.differences.set_index("score")
+    expected = other.records["faithfulness"].mean() - base.records["faithfulness"].mean()
+    assert frame.loc["faithfulness", "difference"] == pytest.approx(expected)
+    assert repr(found).startswith(found.verdict)
+    assert found.verdict in found._repr_html_()
+    again = ragpipe.rescore(base, {"scoring.thresholds.faithfulness": 1.0}, quiet=True).compare(base)
+    assert again.differences.set_index("score").loc["faithfulness", "difference"] == 0
 
 
 _INTERRUPTED = """
