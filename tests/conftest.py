@@ -14,7 +14,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from ragpipe.testing.scripted import ScriptedJudge, make_case
 from tests.support import rooms, thoroughness
 from tests.support.finished_runs import FinishedRuns
 
@@ -97,22 +96,18 @@ def finished_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture
-def case_of():
-    return make_case
-
-
-@pytest.fixture
-def scripted_judge():
-    return ScriptedJudge
-
-
-@pytest.fixture
-def code_here(tmp_path, monkeypatch) -> Iterator[Path]:
-    """The current folder, with modules that can be imported and are forgotten afterwards."""
+def here(tmp_path, monkeypatch) -> Path:
+    """The current folder, which is empty."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def code_here(here, monkeypatch) -> Iterator[Path]:
+    """The current folder, with modules that can be imported and are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(here))
     before = set(sys.modules)
-    yield tmp_path
+    yield here
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(here)):
             del sys.modules[name]

@@ -22,13 +22,6 @@ def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Path(shutil.copytree(travelled_run, tmp_path / "run"))
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch) -> Path:
-    """The current folder, which is empty."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(autouse=True)
 def _key(monkeypatch) -> None:
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")

@@ -89,7 +89,6 @@ def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.Capture
 @pytest.mark.slow
 def test_a_plan_asks_nothing_and_writes_nothing(here: Path) -> None:
     made = ragpipe.plan(CONFIG, quiet=True)
-    assert made is not None
     assert (made.iterations, [metric.name for metric in made.metrics]) == (1, ["faithfulness", "retrieval"])
     assert made.calls == sum(step.calls for step in made.steps) > 0
     assert not (here / "outputs").exists()

@@ -30,8 +30,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "metrics.json").read_text())
-        return found
+        return json.loads((self.folder / "metrics.json").read_text())
 
     @cached_property
     def rows(self) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -49,8 +48,7 @@ class Result:
 
     def mean(self, score: str, **where: str) -> float:
         place = self.metrics["overall"] if not where else self.metrics["by"]["*".join(where)][" * ".join(where.values())]
-        value: float = place["scores"][score]["mean"]
-        return value
+        return place["scores"][score]["mean"]
 
     def of(self, score: str) -> dict[tuple[str, str], dict[str, Any]]:
         return {key[:2]: row for key, row in self.rows.items() if key[2] == score}
@@ -152,9 +150,8 @@ def test_ragchecker_preferences_as_seen_from_each_answer(start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_citations_of_expertqa_name_what_the_claims_cite(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_citations_of_expertqa_name_what_the_claims_cite(real_data: Path, here: Path) -> None:
     """Each claim with evidence is a citation of that evidence: none dangles, and as many claims are cited as people say."""
-    monkeypatch.chdir(tmp_path)
     wanted = json.loads((real_data / "EXPECTED.json").read_text(encoding="utf-8"))["expertqa"]
     path = real_data / "expertqa" / "rand_val.jsonl"
     run = ragpipe.run(["+experiment=expertqa", f"dataset.path={path}", "metrics=[citation,recorded]", "report.formats=[]"])

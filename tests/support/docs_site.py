@@ -32,8 +32,7 @@ def docs_script(name: str) -> ModuleType:
 
 @cache
 def site_settings() -> dict[str, Any]:
-    settings: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
-    return settings
+    return yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
 
 
 def nav_groups() -> list[tuple[tuple[str, ...], list[str]]]:

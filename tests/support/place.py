@@ -51,5 +51,4 @@ class Place:
 
     def json(self, name: str) -> dict[str, Any]:
         """A document of the newest run."""
-        found: dict[str, Any] = json.loads((self.folder / name).read_text())
-        return found
+        return json.loads((self.folder / name).read_text())

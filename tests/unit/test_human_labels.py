@@ -141,10 +141,9 @@ def test_citations_that_experts_labelled_give_the_figures_of_expertqa(real_data:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_groundedness_ranks_answers_and_systems_as_people_do(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groundedness_ranks_answers_and_systems_as_people_do(real_data: Path, here: Path) -> None:
     """RAGTruth requires no citations: a cap on uncited answers made the six systems' order one without meaning."""
     metrics, stats = pytest.importorskip("sklearn.metrics"), pytest.importorskip("scipy.stats")
-    monkeypatch.chdir(tmp_path)
     path = real_data / "ragtruth_qa" / "ragtruth_qa.jsonl"
     asked = "metrics=[faithfulness,groundedness,recorded]"
     run = ragpipe.run(["+experiment=ragtruth", f"dataset.path={path}", asked, "report.formats=[]"])

@@ -177,9 +177,7 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve: Callable[.
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
-def test_the_bill_never_exceeds_the_budget(
-    serve: Callable[..., BatchServer], tmp_path: Path, seeds: range, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bill_never_exceeds_the_budget(serve: Callable[..., BatchServer], tmp_path, seeds: range, monkeypatch) -> None:
     """Random budgets, sizes of batches, fates of lines, and ends of a start in the middle."""
     server = serve()
     for seed in seeds:

@@ -39,9 +39,7 @@ def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., BatchS
     assert (len(counts), sorted(counts)[-4:]) == (asked_live, [1, 2, 2, 2])
 
 
-def test_the_plan_says_rounds_and_prices_and_recommends(
-    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_says_rounds_and_prices_and_recommends(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
     server = serve()
     few = ["dataset.limit=4", "metrics=[faithfulness]"]
     prices = ["judge.prices={input: 2.0, output: 8.0}"]
@@ -57,9 +55,7 @@ def test_the_plan_says_rounds_and_prices_and_recommends(
     assert not server.batches.log
 
 
-def test_rounds_of_the_plan_are_those_of_the_run(
-    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rounds_of_the_plan_are_those_of_the_run(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
     server = serve()
     few = ["dataset.limit=3", "metrics=[chunk_faithfulness]", "metrics.chunk_faithfulness.exhaustive=true"]
     assert main(["task=plan", *words(server, tmp_path, *few)]) == 0
@@ -69,9 +65,7 @@ def test_rounds_of_the_plan_are_those_of_the_run(
     assert len(server.batches.made) > 2
 
 
-def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(
-    serve: Callable[..., BatchServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
     server = serve()
     few = [*BATCH, "dataset.limit=6", "metrics=[correctness]"]
     assert main(words(server, tmp_path, *few, "judge.budget.calls=4")) == 4

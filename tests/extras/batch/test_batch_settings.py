@@ -31,14 +31,12 @@ def test_ones_own_prices_come_first_and_those_of_live_replies_are_not_taken() ->
 @pytest.mark.parametrize("provider", ["groq", "gemini", "vertex_ai", "bedrock", "mistral", "azure", "together_ai"])
 def test_other_providers_are_refused_by_name(provider: str) -> None:
     problem = BATCH.refusal(JudgeSettings(model=f"{provider}/model-2024-07-18"))
-    assert problem is not None
     assert provider in problem.found
     assert "transport=live" in problem.fix
 
 
 def test_a_server_of_ones_own_needs_its_address() -> None:
     problem = BATCH.refusal(JudgeSettings(model="hosted_vllm/m", allow_unpinned=True))
-    assert problem is not None
     assert problem.key == "judge.api_base"
 
 
@@ -47,7 +45,5 @@ def test_a_server_of_ones_own_needs_its_address() -> None:
     (5, 0.50, 1.00, "recommended: transport=live, unless 5 rounds one after the other are worth it"),
     (1, None, 1.00, "no recommendation without both prices"),
 ])  # fmt: skip
-def test_batches_are_recommended_where_they_save_money_that_is_worth_a_wait(
-    rounds: int, by_batch: float | None, live: float | None, words: str
-) -> None:
+def test_batches_are_recommended_where_they_save_money_that_is_worth_a_wait(rounds, by_batch, live, words) -> None:
     assert advice(rounds, by_batch, live) == words

@@ -84,9 +84,7 @@ def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve:
 
 
 @pytest.mark.parametrize("shape", PARAMS)
-def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(
-    serve: Callable[..., BatchServer], tmp_path: Path, shape: str
-) -> None:
+def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(serve: Callable[..., BatchServer], tmp_path, shape: str) -> None:
     server, asked = serve(), questions(6)
     fates = [OK, EXPIRED, MISSING, "500", OK, OK]
     server.batches.fate = lambda batch, line: fates[line] if batch == 0 else OK
@@ -169,9 +167,7 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., B
     assert server.batches.count("GET", "/batches") == 2
 
 
-def test_a_round_is_divided_by_the_number_of_its_questions(
-    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., BatchServer], tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 3)
     server = serve()
     calls = run(transport(server, tmp_path), *questions(8))
@@ -190,9 +186,7 @@ def test_a_round_is_divided_by_its_bytes(serve: Callable[..., BatchServer], tmp_
     assert all(len(json.dumps([body for _, body in lines])) < 10_000 for lines in made)
 
 
-def test_a_batch_past_its_end_is_cancelled_and_collected(
-    serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., BatchServer], tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(job, "GRACE_S", 0.1)
     server = serve()
     server.batches.delay_s, server.batches.expires_in_s = 3600, -5

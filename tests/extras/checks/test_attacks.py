@@ -32,7 +32,6 @@ def everything(case: Case) -> str:
 @pytest.mark.parametrize("name", SUITE.attacks)
 def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> None:
     attacked = SUITE.attacked(name, CASE)
-    assert attacked is not None
     assert everything(attacked) != everything(CASE)
     part = SUITE.attacks[name].part
     changed = {
@@ -47,7 +46,6 @@ def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> 
 
 def test_an_attacker_calculates_the_tag_of_the_question() -> None:
     attacked = SUITE.attacked("question_tag", CASE)
-    assert attacked is not None
     assert f"</{hashlib.sha256(b'How long is the pier?').hexdigest()[:12]}>" in attacked.answer
     values = {"question": [CASE.question], "answer": [attacked.answer], "contexts": [c.text for c in CASE.contexts]}
     assert foreign_tags(values) == [("answer", "question")]
@@ -82,7 +80,6 @@ MISSED = {
 def test_probes_keep_what_an_answer_says() -> None:
     for probe in probes_of("openai/gpt-x"):
         edit = probe.edit(Subject(CASE, Donors([])), random.Random(1))
-        assert edit is not None
         output = edit.output
         assert output != CASE.output, probe.name
         if probe.name not in ("typos", "context_order", "markdown"):

@@ -25,9 +25,8 @@ BASELINE = 10 * ITEMS
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+def server(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """A server, and a canary set of three questions of the shipped one; one of them holds what `turned` changes."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY, "sk-sentinel-4242")
     wanted = ("claims-by-reference", "two-axes", "faithfulness-ferry")
     items = tuple(item for item in read_canaries().items if item.name in wanted)
@@ -54,8 +53,7 @@ def drift_files(folder: Path) -> list[Path]:
 
 def record(folder: Path) -> dict[str, Any]:
     (path,) = drift_files(folder)
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    return json.loads(path.read_text())
 
 
 def turned(reply: Reply) -> Reply:
@@ -63,9 +61,7 @@ def turned(reply: Reply) -> Reply:
     return lambda body: reply(body).replace('"correct": true', '"correct": false')
 
 
-def test_a_judge_that_changes_is_caught_at_that_check(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_that_changes_is_caught_at_that_check(server: OpenAIServer, tmp_path, monkeypatch, capsys) -> None:
     reply = openai_server.chat_reply
     assert asked(server, words(server)) == (0, BASELINE)
     for _ in range(3):
@@ -95,9 +91,7 @@ def test_a_stopped_start_goes_on_and_pays_nothing_twice(server: OpenAIServer, tm
     assert len(record(tmp_path)["checks"]) == 1
 
 
-def test_the_file_is_of_one_judge_and_without_it_nothing_is_a_free_check(
-    server: OpenAIServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_file_is_of_one_judge_and_without_it_nothing_is_a_free_check(server: OpenAIServer, tmp_path, capsys) -> None:
     assert asked(server, words(server)) == (0, BASELINE)
     (path,) = drift_files(tmp_path)
     content = path.read_text()
@@ -120,9 +114,7 @@ def test_what_cannot_drift_is_refused_before_anything_is_asked(server: OpenAISer
     assert "judge.max_calls" in capsys.readouterr().err
 
 
-def test_runs_before_and_after_a_drift_are_not_compared(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_before_and_after_a_drift_are_not_compared(server: OpenAIServer, tmp_path, monkeypatch, capsys) -> None:
     data = write_data(tmp_path / "data.jsonl")
     other_data, third_data = tmp_path / "other.jsonl", tmp_path / "third.jsonl"
     other_data.write_text(data.read_text().replace("It also names", "It names"))

@@ -126,7 +126,6 @@ def test_a_name_becomes_one_of_another_question(answer: str, contexts: str, name
         if names is None:
             assert edit is None
         else:
-            assert edit is not None
             assert any(name in (edit.output.answer or "") for name in names)
 
 
@@ -161,7 +160,6 @@ def test_a_claim_is_negated(answer: str, mutated: str | None) -> None:
 
 def test_an_added_claim_is_a_whole_sentence_from_elsewhere() -> None:
     edit = made(add_claim, case("The mill was sold.", "The mill was sold."))
-    assert edit is not None
     assert edit.output.answer in {
         "The mill was sold. In 1931 a fire destroyed 12 of them.",
         "The mill was sold. The director is Ada Lind, and Otto Brandt looks after the boats in Graz.",
@@ -175,7 +173,6 @@ def test_a_refusal_is_read_as_one_and_only_made_where_an_answer_is_due() -> None
     subject = case("The mill was sold.", "sold")
     output = subject.output.model_copy(update={"citations": [Citation(marker="[1]")], "abstained": False})
     edit = made(refuse, Case(subject.sample, output))
-    assert edit is not None
     assert (edit.output.answer, edit.output.citations, edit.output.abstained) == (REFUSAL, [], True)
     assert made(refuse, case("The mill was sold.", "sold", answerable=False)) is None
     assert made(refuse, case("The mill was sold.", "sold", expected=Expected(behavior="reject"))) is None
@@ -207,7 +204,6 @@ def test_every_relevant_chunk_goes_and_the_ranks_stay(labels: dict[str, object],
     if kept is None:
         assert edit is None
     else:
-        assert edit is not None
         assert [(chunk.id, f"c{chunk.rank}") for chunk in edit.output.chunks or []] == [(name, name) for name in kept]
 
 
@@ -228,7 +224,6 @@ CITED = Case(
 def test_a_shuffle_changes_the_order_and_no_citation() -> None:
     for seed in range(6):
         edit = made(shuffle_chunks, CITED, seed)
-        assert edit is not None
         shuffled = Case(CITED.sample, edit.output)
         assert [chunk.rank for chunk in shuffled.contexts] == [1, 2, 3]
         assert [chunk.id for chunk in shuffled.contexts] != ["c1", "c2", "c3"]
@@ -248,7 +243,6 @@ def test_marks_are_renumbered_and_years_in_brackets_stay() -> None:
 
 def citation_mutant(name: str, subject: Case = CITED) -> Output:
     edit = made(MUTATIONS[name].edit, subject)
-    assert edit is not None
     return edit.output
 
 
@@ -270,7 +264,6 @@ def test_stripped_forged_and_misplaced_citations() -> None:
 
 def test_an_irrelevant_chunk_comes_last_under_an_id_of_its_own() -> None:
     edit = made(add_irrelevant_chunk, case("It is so.", "so it is", question="What about the mill?"))
-    assert edit is not None
     first, added = edit.output.chunks or []
     assert (first.id, added.rank) == ("c1", 2)
     assert added.text in {chunk.text for chunk in FOREIGN.contexts}
@@ -281,14 +274,12 @@ def test_the_recorded_passage_of_a_citation_is_changed_with_the_answer() -> None
     subject = case("The fee is 40 euros [1]. It is due in May [1].", "a fee of 40 euros")
     citations = [Citation(marker="[1]", chunk_id="c1", text=t) for t in ("The fee is 40 euros [1].", "It is due in May")]
     edit = made(change_number, Case(subject.sample, subject.output.model_copy(update={"citations": citations})))
-    assert edit is not None
     assert [citation.text for citation in edit.output.citations or []] == ["The fee is 80 euros [1].", "It is due in May"]
 
 
 def test_what_stands_in_the_reference_is_known() -> None:
     for references, known in ((["40 euros"], True), (["some euros"], False)):
         edit = made(change_number, case("The fee is 40 euros.", "40 euros", references=references))
-        assert edit is not None
         assert edit.in_reference is known
 
 

@@ -125,8 +125,7 @@ def audit(run: Path, server: OpenAIServer, *words: str, model: str = "test-model
 
 def document(run: Path) -> dict[str, Any]:
     (path,) = (run / "calibration").glob("judge_audit.*.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def test_fences_stop_what_a_gullible_judge_falls_for(run: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -47,9 +47,7 @@ def _judge(name: str, server: OpenAIServer) -> list[str]:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("judge", "rate", "warned"), [("often", 0.4, True), ("seldom", 0.1, False)])
-def test_a_planted_disagreement_is_found(
-    finished: tuple[Path, OpenAIServer], capfd: pytest.CaptureFixture[str], judge: str, rate: float, warned: bool
-) -> None:
+def test_a_planted_disagreement_is_found(finished: tuple[Path, OpenAIServer], capfd, judge: str, rate: float, warned: bool) -> None:
     run, server = finished
     before = len(server.log)
     words = ["task=spot_check", f"run={run}", *_judge(judge, server)]

@@ -78,9 +78,7 @@ def test_the_place_of_the_data_is_no_part_of_the_run(here: Path, memory: Any) ->
     assert local == remote == by_pattern  # one run: the same folder, by the content alone
 
 
-def test_a_run_is_published_seal_last_and_only_once(
-    published: str, memory: Any, sent: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_published_seal_last_and_only_once(published: str, memory: Any, sent: list[str], capsys) -> None:
     local, folder = Path("outputs/r/latest").resolve(), f"/b/all/r/{published}"
     publish = ["task=publish", f"run={local}", "publish=memory://b/all"]
     assert main(publish) == 0
@@ -102,9 +100,7 @@ def test_a_run_is_published_seal_last_and_only_once(
 
 
 @pytest.mark.thorough
-def test_a_run_that_is_published_in_part_is_no_run(
-    here: Path, memory: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_published_in_part_is_no_run(here: Path, memory: Any, capsys, monkeypatch) -> None:
     put, puts = type(memory).put_file, 0
 
     def break_down(files: Any, source: str, target: str, **options: Any) -> None:
@@ -129,9 +125,7 @@ def test_a_run_that_is_published_in_part_is_no_run(
     assert main(["task=fetch", f"run=memory://b/runs/r/{run.name}", "output_dir=elsewhere"]) == 0
 
 
-def test_every_task_works_on_a_fetched_run_and_no_other_on_an_address(
-    published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_task_works_on_a_fetched_run_and_no_other_on_an_address(published: str, tmp_path, monkeypatch, capsys) -> None:
     local = Path("outputs/r/latest").resolve()
     (tmp_path / "far").mkdir()
     monkeypatch.chdir(tmp_path / "far")

@@ -35,9 +35,7 @@ def test_a_run_over_a_bucket_is_published_fetched_and_verified(here: Path, serve
     assert (Path("elsewhere/r") / run.name / "seal.json").read_bytes() == (run / "seal.json").read_bytes()
 
 
-def test_what_cannot_be_published_is_said_before_anything_is_asked(
-    here: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_published_is_said_before_anything_is_asked(here: Path, server: S3Server, monkeypatch, capsys) -> None:
     words = [*COMMON, "dataset.path=s3://b/d/data.jsonl", "publish=s3://no-such-bucket/runs"]
     assert main(words) == 2
     said = capsys.readouterr().err

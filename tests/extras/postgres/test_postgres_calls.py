@@ -97,9 +97,7 @@ def session(place: PostgresDatabase) -> psycopg.Connection[Any]:
     return db
 
 
-def test_stores_of_both_kinds_exchange_equal_calls(
-    place: PostgresDatabase, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_stores_of_both_kinds_exchange_equal_calls(place, server, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("files")
     file, back = folder / "calls.sqlite", server.place()
     damage.fill(file)
@@ -289,9 +287,7 @@ def durable() -> Iterator[PostgresServer]:
         yield running
 
 
-def test_a_server_that_goes_away_ends_the_run_and_loses_nothing(
-    durable: PostgresServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_goes_away_ends_the_run_and_loses_nothing(durable, tmp_path_factory, monkeypatch) -> None:
     import tempfile
 
     folder = tmp_path_factory.mktemp("kept")

@@ -59,9 +59,7 @@ def asked_in(log: Path) -> list[tuple[str, str]]:
     return [tuple(line.split()) for line in log.read_text().splitlines()] if log.exists() else []  # type: ignore[misc]
 
 
-def test_eight_processes_ask_each_key_once_and_two_that_are_killed_repeat_what_was_in_flight(
-    server: PostgresServer, tmp_path: Path
-) -> None:
+def test_eight_processes_ask_each_key_once_and_two_that_are_killed_repeat_what_was_in_flight(server: PostgresServer, tmp_path) -> None:
     place, log, keys = server.place(), tmp_path / "log", 2000
     processes = [starts(place, log, seed, keys) for seed in range(8)]
     wait_until(lambda: len(asked_in(log)) >= keys // 3)

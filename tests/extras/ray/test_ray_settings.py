@@ -41,9 +41,7 @@ def test_a_slice_needs_no_less_than_no_gpu() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, importlib.machinery.ModuleSpec("ray", None)])  # absent, or a folder of this name
-def test_ray_and_the_variables_to_pass_on_must_be_here(
-    monkeypatch: pytest.MonkeyPatch, spec: importlib.machinery.ModuleSpec | None
-) -> None:
+def test_ray_and_the_variables_to_pass_on_must_be_here(monkeypatch, spec: importlib.machinery.ModuleSpec | None) -> None:
     monkeypatch.setattr(ray_settings, "find_spec", lambda _: spec)
     monkeypatch.setenv("HERE", "1")
     monkeypatch.delenv("NOT_HERE", raising=False)

@@ -20,10 +20,9 @@ fields: {id: trace, question: ask.text, answer: reply, recorded: {fields: {grade
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    (tmp_path / "conf" / "dataset" / "bot.yaml").write_text(MAPPING, encoding="utf-8")
+def log(here: Path) -> Path:
+    (here / "conf" / "dataset").mkdir(parents=True)
+    (here / "conf" / "dataset" / "bot.yaml").write_text(MAPPING, encoding="utf-8")
     return write(LOG)
 
 

@@ -46,7 +46,6 @@ def test_slots_are_filled() -> None:
 def test_the_next_period_is_written_as_the_document_writes_it(text: str, later: str | None) -> None:
     period = read_period(text)
     if text == "2025-Q4":  # another sign between the parts: read, and written with a blank
-        assert period is not None
         assert str(period.later(1)) == "2026 Q1"
     else:
         assert (str(period.later(1)) if period else None) == later

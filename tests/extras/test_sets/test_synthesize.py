@@ -17,12 +17,11 @@ def cases_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_set_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_set_is_written_once(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["task=synthesize", DOCUMENTS, "synthesize.dir=set", "synthesize.counts.complete=4", "synthesize.counts.edge=0"]
     assert main(words) == 0
-    card = json.loads((tmp_path / "set" / "card.json").read_text(encoding="utf-8"))
-    cases = cases_of(tmp_path / "set")
+    card = json.loads((here / "set" / "card.json").read_text(encoding="utf-8"))
+    cases = cases_of(here / "set")
     assert card["cases"] == len(cases)
     assert card["counts"]["question_type"]["complete"] == 4
     assert "edge" not in card["counts"]["question_type"]
@@ -30,7 +29,7 @@ def test_a_set_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert card["sha256"] in capfd.readouterr().out
     assert main(words) == 2  # never over a set
     assert main([*words[:2], "synthesize.dir=again", *words[3:]]) == 0
-    assert json.loads((tmp_path / "again" / "card.json").read_text(encoding="utf-8"))["sha256"] == card["sha256"]
+    assert json.loads((here / "again" / "card.json").read_text(encoding="utf-8"))["sha256"] == card["sha256"]
 
 
 def card_documents() -> str:
@@ -48,11 +47,8 @@ def card_documents() -> str:
     (["synthesize.documents=nowhere"], ["no folder"]),
     (["synthesize.count.edge=3"], ["counts"]),
 ])  # fmt: skip
-def test_what_is_refused(
-    words: list[str], expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_refused(words: list[str], expected: list[str], here, capfd) -> None:
     assert main(["task=synthesize", DOCUMENTS, "synthesize.dir=set", *words]) == 2
     printed = capfd.readouterr().err
     assert [text for text in expected if text not in printed] == []
-    assert not (tmp_path / "set").exists()
+    assert not (here / "set").exists()

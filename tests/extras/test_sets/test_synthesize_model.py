@@ -61,11 +61,10 @@ SCRIPT = [
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
+def start(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "kestrel.md").write_text(NOTE, encoding="utf-8")
+    (here / "docs").mkdir()
+    (here / "docs" / "kestrel.md").write_text(NOTE, encoding="utf-8")
 
     def run(server: OpenAIServer, folder: str, *words: str) -> int:
         counts = [f"synthesize.counts.{kind}=0" for kind in ("policy", "no_context", "edge", "partial_entities")]

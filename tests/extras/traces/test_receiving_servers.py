@@ -120,9 +120,8 @@ def phoenix_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+def export(here: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
     """The folder of files of a run over traces, judged by the rules judge where no other is named."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "local")
     Path("spans.jsonl").write_text(json.dumps(request()) + "\n", encoding="utf-8")
 
@@ -130,7 +129,7 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
         options = ["metrics=[faithfulness]", "report.formats=[]", *(judge or ["judge=rules"])]
         assert main([f"dataset={dataset}", f"dataset.path={path}", *options]) == code
         assert main(["task=export", "run=run", "formats=[mlflow,phoenix]", "dir=scores"]) == 0
-        return tmp_path / "scores"
+        return here / "scores"
 
     return exported
 

@@ -35,16 +35,15 @@ SPANS = [
 
 
 @pytest.fixture
-def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+def export(here: Path) -> Export:
     """The folder of files of a run over a trace, judged by the rules judge."""
-    monkeypatch.chdir(tmp_path)
     Path("spans.jsonl").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": SPANS}]}]}) + "\n")
 
     def exported(*options: str) -> Path:
         chosen = ["dataset=openinference", "dataset.path=spans.jsonl", "metrics=[faithfulness]", "judge=rules", "report.formats=[]"]
         assert main([*chosen, *options]) == 0
         assert main(["task=export", "run=run", FORMATS, "dir=scores"]) == 0
-        return tmp_path / "scores"
+        return here / "scores"
 
     return exported
 
@@ -106,8 +105,7 @@ def test_a_case_of_no_trace_has_no_event_and_is_counted(export: Export, capsys: 
     assert "2 scores of 2 not written: the data set does not say the span of their cases" in said
 
 
-def test_without_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_without_a_run_nothing_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["task=export", "formats=[otlp]"]) == 2
     assert "run=NAME" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []

@@ -110,9 +110,7 @@ IDS_ALONE = ["documents are recorded by their ids, without their texts"]
      [document("d1", None)], IDS_ALONE),
     ({"retrieval.documents.0.document.score": 0.5}, None, NO_DOCUMENTS),  # neither a text nor an id
 ])  # fmt: skip
-def test_documents_are_recorded_only_where_something_says_so(
-    traces: Traces, attributes: dict[str, Any], found: list[Any] | None, lacks: list[str]
-) -> None:
+def test_documents_are_recorded_only_where_something_says_so(traces, attributes, found, lacks) -> None:
     step = span("000000000000000b", ROOT, "RETRIEVER", 0, 1, **attributes)
     (record,) = traces(span(ROOT, None, "CHAIN", 0, 1), step)
     assert (record["documents"], record["lacks"]) == (found, lacks)
@@ -195,9 +193,7 @@ _PARTS_OUT = [{"role": "assistant", "parts": [{"type": "text", "content": SAID}]
         "messages": [{"role": "user", "content": [{"type": "text", "text": ASKED}]}]}}, []),
 ])  # fmt: skip
 @pytest.mark.parametrize("below", [False, True])
-def test_question_and_answer_of_conventions(
-    traces: Traces, name: str, attributes: dict[str, Any], events: list[dict[str, Any]], below: bool
-) -> None:
+def test_question_and_answer_of_conventions(traces, name, attributes, events, below) -> None:
     """At the root, and below the span of a web server."""
     server = ("a1", None, "POST /ask", {"http.request.method": "POST"}, [])
     row = otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))

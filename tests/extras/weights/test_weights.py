@@ -46,8 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def weighed(run: Path, *words: str) -> dict[str, Any]:
     assert main(["task=weights", f"run={run}", *words]) == 0
-    document: dict[str, Any] = json.loads((run / "weights.json").read_text(encoding="utf-8"))
-    return document
+    return json.loads((run / "weights.json").read_text(encoding="utf-8"))
 
 
 def test_the_weights_in_use_give_the_runs_own_overall_scores(run: Path) -> None:

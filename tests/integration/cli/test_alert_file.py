@@ -15,6 +15,11 @@ pytestmark = pytest.mark.slow  # several whole runs
 ALERTS = Path("outputs/alerts.jsonl")
 
 
+@pytest.fixture(autouse=True)
+def _here(here: Path) -> None:
+    """Every run stands in the empty folder."""
+
+
 def write_log(path: Path, *, good: int, day: str = "", cases: int = 40) -> None:
     """A log of a day: its first `good` answers repeat their source, the others say something else."""
     lines = []
@@ -35,11 +40,6 @@ def monitor(*words: str) -> int:
 
 def alerts() -> list[dict[str, Any]]:
     return [json.loads(line) for line in ALERTS.read_text().splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def test_a_bad_day_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,14 +51,13 @@ def balances(found: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
-    monkeypatch.chdir(tmp_path)
+def place(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 0.01)
-    data = write_cases(tmp_path / "data.jsonl", 6)
+    data = write_cases(here / "data.jsonl", 6)
     with serving() as server:
-        words = arguments(data, tmp_path / "out", server.url, PRICES, metrics="correctness", concurrency=2)
-        yield Place(server, words, tmp_path, capsys)
+        words = arguments(data, here / "out", server.url, PRICES, metrics="correctness", concurrency=2)
+        yield Place(server, words, here, capsys)
 
 
 FAULTS = [

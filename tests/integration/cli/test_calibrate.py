@@ -114,11 +114,8 @@ def _of_verdicts(score: Any, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("labelled", "verdict", "value"), [(60, "passed", 0.75), (59, "uncalibrated", 1.0)])
-def test_labels_that_the_data_give_of_every_case_decide_a_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: int, verdict: str, value: float
-) -> None:
+def test_labels_that_the_data_give_of_every_case_decide_a_gate(here, labelled: int, verdict: str, value: float) -> None:
     """The judge finds every answer supported, people 45 of 60. Where one case has no label, nobody knows how the others were chosen."""
-    monkeypatch.chdir(tmp_path)
     cases = []
     for n in range(60):
         text = f"Bridge {n} was opened in {1900 + n}."

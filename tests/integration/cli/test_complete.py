@@ -64,7 +64,6 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         said = capfd.readouterr().out
         assert len(said.splitlines()) == 2, "the verdict with the page, and the words"
         line, ways = told(said)
-        assert line is not None
         since = datetime.strptime(line[1], "%Y-%m-%d %H:%M").astimezone()
         assert timedelta(minutes=-1) <= datetime.now(UTC) - since < timedelta(minutes=3)
         assert re.fullmatch(r"\d+ s", line[2] or "")

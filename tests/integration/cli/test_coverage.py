@@ -22,9 +22,8 @@ METRICS = "metrics=[faithfulness,context_recall,context_precision]"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def _here(here: Path) -> None:
+    """Every run stands in the empty folder."""
 
 
 def write(*records: dict[str, Any]) -> None:

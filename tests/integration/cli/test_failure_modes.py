@@ -22,8 +22,7 @@ def evaluate(week: str, *words: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def sets(here: Path) -> None:
     write_weekly_sets(Path("sets"))
 
 

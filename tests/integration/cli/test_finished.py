@@ -56,12 +56,11 @@ def test_the_identity_of_a_run_comes_back(words: list[str], tmp_path: Path) -> N
     assert found.run_id == run_id(found.identity()) == folder.root.name
 
 
-def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Path, monkeypatch) -> None:
+def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(here: Path, monkeypatch) -> None:
     """As by a later version: one more weight, failure mode, composite and axis of the low scores."""
-    monkeypatch.chdir(tmp_path)
     words = ["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=rules", "name=x"]
     assert main(words) == 0
-    run = (tmp_path / "outputs/x/latest").resolve()
+    run = (here / "outputs/x/latest").resolve()
     later = deepcopy(settings.shipped())
     later["weights"]["hit@5"] = 0.5
     later["thresholds"]["recall@5"] = 0.9
@@ -75,11 +74,10 @@ def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(tmp_path: Pa
     assert "later" in ScoringSettings().active_composites(), "scoring that is filled in now has them"
 
 
-def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "evil_metric.py").write_text("raise SystemExit('imported')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+def test_nothing_of_a_folder_is_imported_or_obeyed(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    (here / "evil_metric.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(here)
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     good = folder.config.read_text()
     text = good.replace("plugins: []", "plugins: [evil_metric]").replace("output_dir: outputs", "output_dir: stolen")
     folder.config.write_text(text.replace("path: null", "path: stolen/.store"))
@@ -101,16 +99,15 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(tmp_path: Path, monkeypatch: 
         ("a: ${oc.env:HOME}\n", ""), ("a: &a [*a]\n", ""), ("[1, 2]\n", ""),
     ],
 )  # fmt: skip
-def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+def test_a_broken_config_is_refused_in_words(config: str, said: str, here: Path, capsys) -> None:
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     folder.config.write_text(config)
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     shown = capsys.readouterr().err
     assert said in shown
     assert "Traceback" not in shown
     assert "sk-proj-aaaa" not in shown
-    assert not (tmp_path / "stolen").exists()
+    assert not (here / "stolen").exists()
 
 
 @pytest.mark.thorough(tried=2)
@@ -121,9 +118,8 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, tmp_path: P
         ({"run_id": "../../outside"}, "run_id"), ({"run_id": ["x"]}, "run_id"),
     ],
 )  # fmt: skip
-def test_a_broken_manifest_is_refused_in_words(change: dict, said: str, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+def test_a_broken_manifest_is_refused_in_words(change: dict, said: str, here, capsys) -> None:
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     folder.manifest.write_text(json.dumps(json.loads(folder.manifest.read_text()) | change))
     assert main(["task=verify", f"run={folder.root}"]) == 2
     shown = capsys.readouterr().err
@@ -131,18 +127,16 @@ def test_a_broken_manifest_is_refused_in_words(change: dict, said: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "prompts/chunk_faithfulness/first.v3.jinja"])
-def test_a_linked_file_is_not_followed(name: str, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
-    (folder.root / name).rename(tmp_path / "private")
-    (folder.root / name).symlink_to(tmp_path / "private")
+def test_a_linked_file_is_not_followed(name: str, here, capsys) -> None:
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
+    (folder.root / name).rename(here / "private")
+    (folder.root / name).symlink_to(here / "private")
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     assert "a symbolic link" in capsys.readouterr().err
 
 
-def test_a_run_that_lost_its_cases_is_refused_in_words(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[retrieval]")
+def test_a_run_that_lost_its_cases_is_refused_in_words(here: Path, capsys) -> None:
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     assert main(["task=rescore", f"run={folder.root}"]) == 2
     text = capsys.readouterr().err
     assert f"{folder.samples}: file\n    found:    no such file" in text

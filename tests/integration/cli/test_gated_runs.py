@@ -30,10 +30,9 @@ def gates_of(run: Path) -> dict[str, Any]:
     ({"slice": "{score: mrr, where: {method: baseline}, min: 0.8}"}, 0, ["inconclusive"]),  # .70 of 19 cannot tell
     ({"mode": "{failure_mode: retrieval_miss, max: 0.5, where: {answerable: true}}", "all": "{score: mrr, min: 0.5}"}, 0, ["passed"] * 2),
 ])  # fmt: skip
-def test_a_gate_decides_the_exit_code(tmp_path, monkeypatch, capsys, gates: dict[str, str], code: int, verdicts: list[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_gate_decides_the_exit_code(here, capsys, gates: dict[str, str], code: int, verdicts: list[str]) -> None:
     assert main([*QUICK, *(f"+scoring.gates.{name}={gate}" for name, gate in gates.items())]) == code
-    run = tmp_path / "outputs/quickstart/latest"
+    run = here / "outputs/quickstart/latest"
     document, page = gates_of(run), (run / "report.md").read_text()
     shown = " ".join(capsys.readouterr().out.split())
     assert [gate["verdict"] for gate in document["gates"]] == verdicts
@@ -51,7 +50,7 @@ TIERS = [
 
 
 @pytest.mark.parametrize(("policy", "passed"), [("quote_only", True), ("no_use", False)])
-def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documents_tiers(tmp_path, monkeypatch, policy, passed) -> None:
+def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documents_tiers(here, policy, passed) -> None:
     """The answer is right, and supported by what was retrieved: by its mean alone the case passes. Its only source may not
     be used; the answer quotes it word for word, so that no judge is needed to see it."""
     text = "The auditors found no path by which a single signer can release the funds."
@@ -59,11 +58,10 @@ def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documen
         "id": "ql-2", "question": "What did the auditors find?", "answer": f'"{text}"', "relevant_docs": ["d"],
         "contexts": [{"id": "d-1", "doc_id": "d", "text": text, "policy": policy}],
     }  # fmt: skip
-    monkeypatch.chdir(tmp_path)
     Path("data.jsonl").write_text(json.dumps(case) + "\n")
     words = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=rules", "name=used", *TIERS]
     code = main([*words, "metrics=[source_policy,faithfulness]"])
-    folder = (tmp_path / "outputs/used/latest").resolve()
+    folder = (here / "outputs/used/latest").resolve()
     (row,) = pq.read_table(folder / "iteration-1/records.parquet").to_pylist()
     gate = next(gate for gate in gates_of(folder)["gates"] if gate["name"] == "source_policy")
     assert (row["source_policy"], row["overall_passed"]) == (float(passed), passed)
@@ -71,8 +69,7 @@ def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documen
     assert (gate["verdict"], code) == (("passed", 0) if passed else ("failed", 3))
 
 
-def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(here, capsys) -> None:
     gates = [
         "+scoring.gates.grounded={score: faithfulness, min: 0.5}", "+scoring.gates.rank={score: mrr, min: 0.1}",
         "+scoring.gates.soft={score: faithfulness, min: 0.5, tier: quality}",
@@ -84,9 +81,8 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(tmp_p
     assert "not calibrated against" not in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_what_a_gate_can_tell_is_said_before_and_after_the_run(tmp_path, monkeypatch, capsys) -> None:
+def test_what_a_gate_can_tell_is_said_before_and_after_the_run(here, capsys) -> None:
     """Before the first run by the questions alone, then by the spread that the run measured; nothing of a gate by point."""
-    monkeypatch.chdir(tmp_path)
     gates = [
         "+scoring.gates.slice={score: mrr, where: {method: baseline}, min: 0.8}",
         "+scoring.gates.none={failure_mode: retrieval_miss, max: 0}",
@@ -100,7 +96,7 @@ def test_what_a_gate_can_tell_is_said_before_and_after_the_run(tmp_path, monkeyp
     ) in before
     assert "gate none" not in before
     assert main([*QUICK, *gates]) in (0, 3)
-    run = (tmp_path / "outputs/quickstart/latest").resolve()
+    run = (here / "outputs/quickstart/latest").resolve()
     assert "with 19 cases this gate cannot tell 0.70 from 0.8: that takes about" in " ".join(capsys.readouterr().out.split())
     assert main([*QUICK, *gates, "task=plan"]) == 0
     assert f"(by the spread in run {run.name})" in " ".join(capsys.readouterr().out.split())
@@ -145,8 +141,7 @@ def rescored(run: Path, *words: str) -> tuple[int, Path]:
 
 
 @pytest.fixture
-def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def baseline(here: Path) -> Path:
     code, run = evaluate(late=4)
     assert code == 0
     return run
@@ -185,9 +180,8 @@ def test_a_changed_copy_is_found(baseline: Path, capsys: pytest.CaptureFixture[s
     assert main(["task=rescore", f"run={run}", "scoring.gates.drop.max_drop=0.4"]) == 2
 
 
-def test_latest_before_the_first_run_says_how_to_start(tmp_path, monkeypatch, capsys) -> None:
+def test_latest_before_the_first_run_says_how_to_start(here, capsys) -> None:
     """The first start is refused with what to add to it; with that it runs, and the second start has its baseline."""
-    monkeypatch.chdir(tmp_path)
     gate = f"+scoring.gates.drop={DROP % 'latest'}"
     assert evaluate(4, gate)[0] == 2
     said = " ".join(capsys.readouterr().err.split())
@@ -211,9 +205,8 @@ def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(baseline: 
     assert "no score faithfulness" in capsys.readouterr().err
 
 
-def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(tmp_path, monkeypatch) -> None:
+def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(here) -> None:
     """One command from the first run on; started again, or scored again, the first run stays what it was."""
-    monkeypatch.chdir(tmp_path)
     gate = "+scoring.gates.drop={score: mrr, against: latest, max_drop: 0.05, without_cases: not_applicable}"
     code, first = evaluate(4, gate)
     assert (code, gate_of(first)["verdict"], gate_of(first)["against"]) == (0, "not_applicable", "no_earlier_run")
@@ -244,14 +237,13 @@ NIGHTLY = [*START, "name=nightly", "metrics=[retrieval,faithfulness]", "metrics.
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
+def runs(here: Path, capsys) -> Path:
     """Ten of twelve found first, then two, then two with another threshold of the judge."""
-    monkeypatch.chdir(tmp_path)
     for late, words in ((2, []), (10, []), (10, ["judge.threshold=0.4"])):
         write_ranks(Path("data.jsonl"), late=late, cases=12)
         assert main([*NIGHTLY, *words]) == 0
     capsys.readouterr()
-    return tmp_path / "outputs" / "nightly"
+    return here / "outputs" / "nightly"
 
 
 def test_each_score_is_compared_with_the_run_before_that_measured_it_so(runs: Path, capsys) -> None:

@@ -44,8 +44,7 @@ TRACES = [
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
@@ -70,7 +69,6 @@ def test_whole_guesses_can_be_run_and_are_marked(rows: list[dict[str, Any]], gue
     assert start.recognised is None
     assert start.folder.is_runnable
     assert start.folder.guessed == guessed
-    assert start.reading is not None
     assert start.reading.cases == 2
     assert yaml.safe_load(Path("log/dataset/log.yaml").read_text(encoding="utf-8"))["fields"] == guessed
 
@@ -92,9 +90,7 @@ def test_guesses_that_miss_a_question_or_an_answer_wait_for_a_person(rows: list[
 def test_the_table_of_traces_of_langfuse(latency: str) -> None:
     """Texts, JSON and chat messages in the cells of `input` and `output`; the latency is in seconds."""
     start = _start(TRACES, **{latency: "1.25"})
-    assert start.recognised is not None
     assert start.recognised.option == "langfuse_table"
-    assert start.reading is not None
     first, second, third = start.reading.probe
     asked = [(case.sample.question, case.output.answer) for case in (first, second, third)]
     assert asked == [("How long is the warranty?", "Two years."), ("Is the postage refunded?", "No."), ("Who wrote it?", "Ada.")]

@@ -33,9 +33,8 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def words(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.chdir(tmp_path)
-    return arguments(write_cases(tmp_path / "cases.jsonl", CASES), tmp_path / "out", server.url, metrics="faithfulness")
+def words(here: Path, server: OpenAIServer) -> list[str]:
+    return arguments(write_cases(here / "cases.jsonl", CASES), here / "out", server.url, metrics="faithfulness")
 
 
 def cell(words: Sequence[str], *, interrupts: Sequence[float] = (), when: Callable[[], bool] = lambda: True) -> object:

@@ -38,16 +38,15 @@ GRADES = (
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
-    monkeypatch.chdir(tmp_path)
-    data = write_cases(tmp_path / "data.jsonl", len(GRADES))
+def place(here: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+    data = write_cases(here / "data.jsonl", len(GRADES))
     script = [
         {"match": rf"What does case {case} say", "reply": json.dumps({"reason": "so it is", "score": grade}), "times": 1}
         for case, grades in enumerate(GRADES)
         for grade in grades
     ]
     with serving(script=script) as server:
-        yield Place(server, arguments(data, tmp_path / "out", server.url, metrics="correctness"), tmp_path, capsys)
+        yield Place(server, arguments(data, here / "out", server.url, metrics="correctness"), here, capsys)
 
 
 def means_of(iterations: int) -> list[float]:
@@ -95,12 +94,11 @@ def test_a_fourth_iteration_asks_a_quarter_of_the_whole(place: Place) -> None:
     assert place.run("iterations=4") == 0
 
 
-def test_max_calls_is_one_limit_over_the_iterations_of_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_calls_is_one_limit_over_the_iterations_of_a_start(here: Path) -> None:
     """Of 4 cases twice 8 calls are planned; replies that must be asked for again double them."""
-    monkeypatch.chdir(tmp_path)
     with serving(faults=["not_json"]) as server:
-        data = write_cases(tmp_path / "data.jsonl", 4)
-        words = arguments(data, tmp_path / "out", server.url, "iterations=2", metrics="correctness")
+        data = write_cases(here / "data.jsonl", 4)
+        words = arguments(data, here / "out", server.url, "iterations=2", metrics="correctness")
         assert main([*words, "judge.max_calls=10"]) == 4
         assert 8 <= server.tries <= 10  # what waited for its turn at the stop was not sent
         main([*words, "judge.max_calls=10"])
@@ -134,8 +132,7 @@ def rescored(run: Path, *words: str) -> tuple[int, Path]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    return json.loads(path.read_text())
 
 
 def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Path) -> None:
@@ -158,7 +155,6 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Pat
     assert corrected == read(made / "final/metrics.json")["corrected"]["faithfulness"]
     assert corrected["mean"] == pytest.approx(expected.value)
     assert gate["value"] == pytest.approx(expected.value)
-    assert expected.interval is not None
     assert corrected["interval"]["low"] == pytest.approx(expected.interval.low)
     assert read(made / "iteration-1/cost.json")["spent"]["calls"] == 0
     shutil.rmtree(run)

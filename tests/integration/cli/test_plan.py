@@ -177,9 +177,8 @@ def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(
 
 
 @pytest.mark.thorough
-def test_a_question_of_several_methods_is_a_table_of_them(tmp_path, monkeypatch, capsys) -> None:
+def test_a_question_of_several_methods_is_a_table_of_them(here, monkeypatch, capsys) -> None:
     """a says what its context says, b something else, c failed; q2 was asked of a alone, which is a chain."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     context = "The plant erica vagans is called Cornish heath."
     rows = [
@@ -190,7 +189,7 @@ def test_a_question_of_several_methods_is_a_table_of_them(tmp_path, monkeypatch,
         ]},
         {"id": "q2", "question": "And?", "method": "a", "answer": "The plant erica vagans is called Cornish heath.", "contexts": [context]},
     ]  # fmt: skip
-    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (here / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     words = ["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[faithfulness,chunk_faithfulness]", "name=x"]
     assert main([*words, "report.formats=[]"]) in (0, 4)
     capsys.readouterr()

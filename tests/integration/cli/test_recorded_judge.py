@@ -54,17 +54,16 @@ def inputs_of(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Recording]:
+def recording(here: Path, capsys: Any) -> Iterator[Recording]:
     """Four cases that a server judged once. Its log is empty again."""
-    monkeypatch.chdir(tmp_path)
-    data = write_cases(tmp_path / "data.jsonl", CASES)
-    file = tmp_path / "recorded.jsonl"
+    data = write_cases(here / "data.jsonl", CASES)
+    file = here / "recorded.jsonl"
     with serving() as server:
-        words = arguments(data, tmp_path / "live", server.url, metrics="correctness")
+        words = arguments(data, here / "live", server.url, metrics="correctness")
         assert main([*words, "judge.endpoint=recorded"]) == 0
-        write_recorded_file(file, inputs_of((tmp_path / "live" / "torture" / "latest").resolve()), recorded="2026-11-24")
+        write_recorded_file(file, inputs_of((here / "live" / "torture" / "latest").resolve()), recorded="2026-11-24")
         server.log.clear()
-        yield Recording(file, server, tmp_path, capsys)
+        yield Recording(file, server, here, capsys)
     assert server.log == [], "nothing was asked over the recording"
 
 

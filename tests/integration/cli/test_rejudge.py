@@ -161,10 +161,9 @@ def tampered(path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(here, capsys) -> None:
     assert main(DEMO) == 0
-    demo = (tmp_path / "outputs/x/latest").resolve()
+    demo = (here / "outputs/x/latest").resolve()
     assert main(["task=export", f"run={demo}", "formats=[csv,json,junit]"]) == 0
     code, said = verified(demo, capsys)
     assert (code, said.count("sealed   ")) == (0, 1 + len([p for p in demo.glob("export/**/*") if p.is_file()])), said
@@ -191,9 +190,8 @@ def test_a_damaged_seal_vouches_for_nothing(run: Path, capsys: pytest.CaptureFix
     assert "seal.json" in capsys.readouterr().err
 
 
-def test_a_run_that_kept_no_replies_cannot_be_verified(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = travelled(tmp_path, "keep_messages=false")
+def test_a_run_that_kept_no_replies_cannot_be_verified(here, capsys) -> None:
+    run = travelled(here, "keep_messages=false")
     code, said = verified(run, capsys)
     assert (code, "differs" in said) == (2, False)
     assert "cannot be verified: its replies were not kept" in said

@@ -97,9 +97,8 @@ def test_what_would_have_to_ask_is_refused_and_leaves_nothing(run: Path, capsys,
     assert siblings(run) == []
 
 
-def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = travelled(tmp_path, "keep_messages=false")
+def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(here: Path, capsys) -> None:
+    run = travelled(here, "keep_messages=false")
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
     assert len(siblings(run)) == 1
     assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2

@@ -18,8 +18,7 @@ WORDS = [
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_summary, "ROUGH_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(CASES):

@@ -21,12 +21,11 @@ CASES = 4
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Iterator[Place]:
-    monkeypatch.chdir(tmp_path)
-    data = write_cases(tmp_path / "data.jsonl", CASES)
+def place(here: Path, capsys: Any) -> Iterator[Place]:
+    data = write_cases(here / "data.jsonl", CASES)
     with serving() as server:
-        words = arguments(data, tmp_path / "out", server.url, metrics="correctness")
-        yield Place(server, words, tmp_path, capsys)
+        words = arguments(data, here / "out", server.url, metrics="correctness")
+        yield Place(server, words, here, capsys)
 
 
 def test_stats_count_what_the_log_counts(place: Place) -> None:

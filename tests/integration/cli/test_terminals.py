@@ -28,7 +28,7 @@ def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_the_worst_code_counts_and_an_interrupt_starts_no_more(tmp_path, monkeypatch, capfd) -> None:
+def test_the_worst_code_counts_and_an_interrupt_starts_no_more(here, monkeypatch, capfd) -> None:
     ends = {"a": errors.Incomplete("a"), "b": ZeroDivisionError("b"), "c": None, "d": errors.Interrupted("d"), "e": None}
     ran: list[str] = []
 
@@ -39,7 +39,6 @@ def test_the_worst_code_counts_and_an_interrupt_starts_no_more(tmp_path, monkeyp
             raise error
         return 3
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(init, "run", run)
     assert main(["-m", "task=init", "dir=a,b,c"]) == 1
     assert ran == ["a", "b", "c"]
@@ -49,12 +48,11 @@ def test_the_worst_code_counts_and_an_interrupt_starts_no_more(tmp_path, monkeyp
     assert main(["-m", "task=init", "dir=a,d,e"]) == 130
     assert ran == ["a", "d"]
     assert "not started" in capfd.readouterr().out
-    assert list(tmp_path.iterdir()) == []
+    assert list(here.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_what_is_written_composes_as_it_is_and_with_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_is_written_composes_as_it_is_and_with_a_language_model(here: Path) -> None:
     assert main(["task=init", "dir=my"]) == 0
     config = compose(["+experiment=my"], config_dir="my")
     assert (config.name, config.dataset.name, sorted(config.metrics)) == ("my", "my", ["faithfulness", "retrieval"])

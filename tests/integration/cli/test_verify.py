@@ -25,9 +25,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(finished, tmp_path / "run"))
+def run(finished: Path, here: Path) -> Path:
+    return Path(shutil.copytree(finished, here / "run"))
 
 
 def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -56,7 +56,6 @@ def test_every_form_gives_the_same_counts(tmp_path: Path, kind: str) -> None:
     assert found.by_doc_type["pdf"].documents_without_chunks == 1
     assert found.by_doc_type["markdown"].chunks_embedded == 2
     assert (found.chunkers, found.embeddings, found.index_versions) == (["heading-2"], [], ["7"])
-    assert found.tokens is not None
     # of 100, 200, 9000 the 95th percentile lies .9 of the way from the second to the third
     assert found.tokens.model_dump() == {
         "n": 3, "min": 100, "mean": pytest.approx(3100.0), "p95": pytest.approx(8120.0), "max": 9000,
@@ -110,10 +109,9 @@ TOLD = "1 of 2 gold documents are not in the index by its manifest: b<i>.pdf (wi
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    monkeypatch.chdir(tmp_path)
+def run(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in CASES))
-    write(tmp_path, "jsonl", GIVEN)
+    write(here, "jsonl", GIVEN)
     assert main(WORDS) == 0
     return Path("outputs/x/latest")
 
@@ -147,12 +145,11 @@ CLOSED_BOOK = {"id": "q2", "question": "?", "relevant_docs": ["b<i>.pdf"], "answ
 
 
 @pytest.fixture
-def labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def labelled(here: Path) -> None:
     """Cases with a document in the index, one without, unlabelled, and of a method that retrieves nothing."""
-    monkeypatch.chdir(tmp_path)
     cases = [*({**case, "method": "rag"} for case in (*CASES, UNLABELLED)), CLOSED_BOOK]
     Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
-    write(tmp_path, "jsonl", GIVEN)
+    write(here, "jsonl", GIVEN)
 
 
 @pytest.mark.slow
@@ -231,9 +228,8 @@ def evaluated(name: str, index: dict[str, list[int]], found: dict[str, list[str]
 
 
 @pytest.mark.slow
-def test_two_indexes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_indexes_are_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """core-metrics.md: evaluation is sensitive to indexing changes. A document without chunks is lost, its questions miss it."""
-    monkeypatch.chdir(tmp_path)
     evaluated("v6", {"a.md": [100, 200], "scan.pdf": [300]}, {"q1": ["a.md"], "q2": ["scan.pdf"], "q3": ["scan.pdf"]})
     evaluated("v7", {"a.md": [100, 50, 50], "scan.pdf": [], "new.md": [400]}, {"q1": ["a.md"], "q2": ["new.md"], "q3": ["a.md"]})
     rows = pq.read_table("outputs/v7/latest/index.parquet").to_pylist()
@@ -274,11 +270,8 @@ def test_two_indexes_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_without_tokens_chunks_are_measured_in_characters_of_what_was_retrieved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_tokens_chunks_are_measured_in_characters_of_what_was_retrieved(here, capsys) -> None:
     """And the same index on both sides is no difference."""
-    monkeypatch.chdir(tmp_path)
     questions = {"q1": ["a.md"]}
     evaluated("v6", {"a.md": [5]}, questions)
     evaluated("v7", {"a.md": [5], "scan.pdf": []}, questions)

@@ -226,8 +226,7 @@ def live(here: Path) -> Callable[..., int]:
 
 
 def frozen() -> list[bool]:
-    found: list[bool] = pq.read_table("outputs/live/latest/outputs.parquet")["retrieves"].to_pylist()
-    return found
+    return pq.read_table("outputs/live/latest/outputs.parquet")["retrieves"].to_pylist()
 
 
 def reasons() -> dict[str, str | None]:

@@ -17,10 +17,9 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _place(here: Path) -> None:
     lines = [json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)}) for i in range(20)]
-    (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    (here / "q.jsonl").write_text("\n".join(lines))
 
 
 def words(server: OpenAIServer, *more: str) -> list[str]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 STEPS = {"openinference.span.kind": "RETRIEVER"}
 
 
-def test_the_first_run_says_what_a_trace_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_run_says_what_a_trace_lacks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = {"trace_id": "0x" + "1f" * 16, "span_id": "0x" + "2e" * 8}
     root = {"openinference.span.kind": "CHAIN", "input.value": "When?", "output.value": "At six."}
     rows = [
@@ -20,8 +20,7 @@ def test_the_first_run_says_what_a_trace_lacks(tmp_path: Path, monkeypatch: pyte
         {"name": "search", "context": {**ids, "span_id": "0x" + "3d" * 8}, "parent_id": ids["span_id"], "attributes": STEPS},
     ]
     times = {"kind": "INTERNAL", "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z", "status": {}, "events": []}
-    (tmp_path / "spans.jsonl").write_text("".join(json.dumps(row | times) + "\n" for row in rows))
-    monkeypatch.chdir(tmp_path)
+    (here / "spans.jsonl").write_text("".join(json.dumps(row | times) + "\n" for row in rows))
     assert main(["spans.jsonl"]) == 0
     out = capsys.readouterr()
     said = " ".join((out.out + out.err).split())

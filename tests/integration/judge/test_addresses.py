@@ -65,16 +65,15 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
 
 
 @pytest.mark.slow
-def test_a_run_is_refused_before_anything_is_asked(serve, tmp_path, monkeypatch, capfd):
+def test_a_run_is_refused_before_anything_is_asked(serve, here, monkeypatch, capfd):
     server = serve()
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", server.url)
-    words = arguments(write_cases(tmp_path / "data.jsonl", 1), tmp_path / "out", server.url, metrics="correctness")
+    words = arguments(write_cases(here / "data.jsonl", 1), here / "out", server.url, metrics="correctness")
     assert main([*words, "judge.model=hosted_vllm/m-2024-07-18", "judge.api_base=null"]) == 2
     told = capfd.readouterr().err
     assert "HOSTED_VLLM_API_BASE" in told
     assert "judge.api_base" in told
-    assert (server.tries, (tmp_path / "out").exists()) == (0, False)
+    assert (server.tries, (here / "out").exists()) == (0, False)
 
 
 @pytest.mark.slow

@@ -22,8 +22,7 @@ PRICES = "judge.prices={input: 100.0, output: 400.0}"  # dollars per million tok
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 0.01)
 
 
@@ -48,8 +47,7 @@ def ledger() -> dict[str, int]:
 
 
 def document(name: str) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(Path(f"out/torture/latest/iteration-1/{name}.json").read_text())
-    return read
+    return json.loads(Path(f"out/torture/latest/iteration-1/{name}.json").read_text())
 
 
 @pytest.mark.thorough(tried=1)

@@ -52,8 +52,7 @@ def test_the_members_of_a_jury_are_shown_items_in_orders_of_their_own(serve, tmp
 
 
 def _inputs(tmp_path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(_latest(tmp_path) / "iteration-1" / "judge_inputs.parquet").to_pylist()
-    return rows
+    return pq.read_table(_latest(tmp_path) / "iteration-1" / "judge_inputs.parquet").to_pylist()
 
 
 def _order(text: str) -> list[int]:

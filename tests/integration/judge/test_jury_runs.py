@@ -62,8 +62,7 @@ class Court:
         return Counter(line["model"] for line in self.server.log)
 
     def metrics(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.latest / "iteration-1" / "metrics.json").read_text())
-        return document
+        return json.loads((self.latest / "iteration-1" / "metrics.json").read_text())
 
     def scores(self, metric: str = "rubric") -> list[dict[str, Any]]:
         found = [row for row in rows(self.latest / "iteration-1" / "scores.parquet") if row["metric"] == metric]
@@ -71,10 +70,9 @@ class Court:
 
 
 @pytest.fixture
-def court(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Court]:
-    monkeypatch.chdir(tmp_path)
+def court(here: Path) -> Iterator[Court]:
     with serving(script=[graded("a", 4), graded("b", 2), graded("c", 5)]) as server:
-        yield Court(tmp_path, server)
+        yield Court(here, server)
 
 
 def test_each_member_judges_every_case_and_later_tasks_ask_nothing(court: Court, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,6 @@ def test_an_interrupted_run_ends_with_its_true_totals(bench: Make) -> None:
     assert f"| {sent} sent, {sent} answered |" in last
     (path,) = {p.resolve() for p in (b.folder / "out").glob("*/*/iteration-1/.progress.json")}
     state = read_progress(path)
-    assert state is not None
     assert (state.phase, state.calls.sent, state.calls.in_flight) == ("judging", sent, 0)
 
 

@@ -76,9 +76,7 @@ EVIDENCE = [
 
 
 @pytest.mark.parametrize(("value", "unsupported", "read", "compared"), EVIDENCE)
-def test_one_claim_of_several_is_no_diagnosis_by_the_rules_judge(
-    tmp_path: Path, value: float, unsupported: int, read: list[str], compared: list[str]
-) -> None:
+def test_one_claim_of_several_is_no_diagnosis_by_the_rules_judge(tmp_path, value, unsupported, read, compared) -> None:
     details = {"faithfulness": {"unsupported_claims": ["x"] * unsupported}}
     write_run(tmp_path, [Row("q", "a", {"faithfulness": value}, details=details)])
     for label, diagnosis in (("scripted", read), ("rules-v1", compared)):
@@ -261,7 +259,6 @@ def test_no_question_in_common_is_a_score_without_a_mean() -> None:
     methods, samples = {"a": np.array([0, 1]), "b": np.array([2])}, np.array([0, 1, 2])
     assert asked(methods, samples) == {"n_questions": 0, "of": 3}
     one = shared_score(methods, samples, np.array([0.1, 0.2, 0.3]), np.full(3, NAN), SCALE, 0.95)
-    assert one is not None
     assert (one["n_questions"], one["of"]) == (0, 3)
     assert {name: figures["mean"] for name, figures in one["methods"].items()} == {"a": None, "b": None}
 

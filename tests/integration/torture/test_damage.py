@@ -48,9 +48,7 @@ def flip(path: Path) -> None:
     ("table", "damage"),
     [("outputs", cut), ("samples", cut), ("samples", Path.unlink), ("outputs", Path.unlink), ("samples", flip), ("outputs", flip)],
 )
-def test_damaged_frozen_cases_are_refused_and_made_again_as_the_message_says(
-    bench: Make, table: str, damage: Callable[[Path], None]
-) -> None:
+def test_damaged_frozen_cases_are_refused_and_made_again_as_the_message_says(bench, table, damage) -> None:
     b = bench(cases=CASES)
     stopped(b)
     answered = {line["body"] for line in b.server.log if line["status"] == 200}

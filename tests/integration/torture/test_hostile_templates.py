@@ -156,11 +156,10 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
 
 
 @pytest.mark.slow
-def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_strangers_run_folder_is_read_by_the_same_rules(here: Path, capsys) -> None:
     from tests.integration.cli.test_finished import written
 
-    monkeypatch.chdir(tmp_path)
-    folder, _ = written(tmp_path / "runs", "dataset=demo", "metrics=[answer_relevance]")
+    folder, _ = written(here / "runs", "dataset=demo", "metrics=[answer_relevance]")
     template = folder.prompts / "answer_relevance/direct.v2.jinja"
     kept, config = template.read_text(), folder.config.read_text()
     for change, says in [
@@ -180,27 +179,26 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(tmp_path: Path, monkey
             assert "Traceback" not in err
         template.write_text(kept)
         folder.config.write_text(config)
-    assert not (tmp_path / "outside.jinja").exists()
+    assert not (here / "outside.jinja").exists()
 
 
 @pytest.mark.slow
-def test_no_template_is_copied_through_a_link(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_no_template_is_copied_through_a_link(here: Path, capsys) -> None:
     """A link `prompts/<metric>` in a run folder that waits for its run would lead every template somewhere else."""
     from ragpipe.cli.command_line import compose
     from ragpipe.core.errors import OutputError
     from ragpipe.runs.manifest import copy_prompts
 
-    monkeypatch.chdir(tmp_path)
     config = compose(["dataset=demo", "metrics=[answer_relevance]"])
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "run/prompts").mkdir(parents=True)
-    (tmp_path / "run/prompts/answer_relevance").symlink_to(tmp_path / "elsewhere")
+    (here / "elsewhere").mkdir()
+    (here / "run/prompts").mkdir(parents=True)
+    (here / "run/prompts/answer_relevance").symlink_to(here / "elsewhere")
     with pytest.raises(OutputError, match="symbolic link"):
-        copy_prompts(config, tmp_path / "run/prompts")
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    shutil.rmtree(tmp_path / "run")
-    copy_prompts(config, tmp_path / "run/prompts")
-    copied = {str(p.relative_to(tmp_path / "run/prompts")) for p in (tmp_path / "run").rglob("*.jinja")}
+        copy_prompts(config, here / "run/prompts")
+    assert list((here / "elsewhere").iterdir()) == []
+    shutil.rmtree(here / "run")
+    copy_prompts(config, here / "run/prompts")
+    copied = {str(p.relative_to(here / "run/prompts")) for p in (here / "run").rglob("*.jinja")}
     shared = {f"shared/{name}.jinja" for name in ("preamble.v2", "earlier_turns.v1", "worked_examples.v1")}
     assert copied == {"answer_relevance/direct.v2.jinja", *shared}
     assert (prompts_dir() / "shared/preamble.v2.jinja").is_file()

@@ -34,8 +34,7 @@ Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|fal
 
 
 def workflow(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.load((CI / name).read_text(encoding="utf-8"), Loader)
-    return document
+    return yaml.load((CI / name).read_text(encoding="utf-8"), Loader)
 
 
 @pytest.mark.parametrize(("name", "schema"), [(GITHUB, "github-workflows.json"), (GITLAB, "gitlab-ci.json")])

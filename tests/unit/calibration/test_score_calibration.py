@@ -74,9 +74,7 @@ def calibrated(
         (SHARE, [[0.5, 1.0], [1.0, 1.0]], 0.85, [0.75, 1], [0, 1], "mean"),
     ],
 )
-def test_labels_of_several_people_become_one(
-    spec: ScoreSpec, ratings: Any, threshold: float | None, labels: Any, verdicts: Any, rule: str
-) -> None:
+def test_labels_of_several_people_become_one(spec, ratings, threshold, labels, verdicts, rule) -> None:
     people = reference_of(labels_of(ratings), spec, threshold)
     np.testing.assert_allclose(people.labels, labels, atol=1e-9)
     np.testing.assert_array_equal(people.verdicts, np.array(verdicts, dtype=np.float64))
@@ -111,12 +109,9 @@ def test_figures_are_those_of_scikit_learn() -> None:
     assert statistics["pearson"] == pytest.approx(np.corrcoef(labels, values)[0, 1])
     reliability = np.array([labels, verdicts])
     assert statistics["alpha"] == pytest.approx(krippendorff.alpha(reliability, level_of_measurement="nominal"))
-    assert result.confusion is not None
     assert result.confusion.classes == ["failed", "passed"]
     assert result.confusion.counts == confusion_matrix(labels, verdicts).tolist()
-    assert result.prevalence is not None
     assert result.prevalence.value == pytest.approx(np.mean(labels))
-    assert result.judged_prevalence is not None
     assert result.judged_prevalence.value == pytest.approx(np.mean(verdicts))
     for statistic in result.statistics.values():
         assert statistic.n in (120, int(labels.sum()), 120 - int(labels.sum()))
@@ -128,7 +123,6 @@ def test_where_lower_is_better_a_low_score_speaks_for_the_answer() -> None:
     result = calibrated(labels_of(made_up), made_up, spec=ERRORS, threshold=0.0)
     assert result.statistics["auroc"].value == 1.0
     assert result.statistics["kappa"].value == 1.0
-    assert result.confusion is not None
     assert result.confusion.counts == [[10, 0], [0, 10]]
 
 
@@ -141,7 +135,6 @@ def test_grades_are_compared_as_grades() -> None:
         krippendorff.alpha(np.array([labels, values], dtype=float), level_of_measurement="interval")
     )
     assert "ac2" in result.statistics
-    assert result.confusion is not None
     assert result.confusion.classes == ["1", "2", "3", "4", "5"]
     assert np.trace(np.array(result.confusion.counts)) == 4
 
@@ -178,7 +171,6 @@ def test_people_among_themselves_are_those_of_krippendorff_and_scikit_learn() ->
     ratings = ratings[(~np.isnan(ratings)).any(axis=1)]
     verdicts = verdicts_of(ratings.ravel(), GRADE, 4.0).reshape(ratings.shape)
     ceiling = human_ceiling(ratings, verdicts, np.arange(len(ratings)), GRADE, judge_reliability=None, level=0.95)
-    assert ceiling is not None
     several = ratings[np.sum(~np.isnan(ratings), axis=1) > 1]
     pairs = np.array([
         (row[i], row[j]) for row in several for i in range(3) for j in range(3)
@@ -237,13 +229,10 @@ def test_the_length_of_the_answer_is_the_baseline() -> None:
     noise = np.random.default_rng(1).random(60)
     lengths = 100 + 50 * (1 - labels) + 60 * noise  # longer answers fail
     as_good_as_length = calibrated(labels_of(labels), 1 - (lengths - 100) / 110, lengths=lengths).length_baseline
-    assert as_good_as_length is not None
     assert as_good_as_length.shorter_passes
     assert as_good_as_length.auroc.value == pytest.approx(roc_auc_score(labels, -lengths))
     assert as_good_as_length.difference.value == pytest.approx(0, abs=1e-12)
     better = calibrated(labels_of(labels), labels, lengths=noise).length_baseline
-    assert better is not None
-    assert better.difference.interval is not None
     assert better.difference.interval.low > 0
     assert calibrated(labels_of([1, 1, 1]), [1, 1, 0], lengths=[1, 2, 3]).length_baseline is None
     for word, values, other in (("better", labels, noise), ("worse", noise, 2 - labels)):

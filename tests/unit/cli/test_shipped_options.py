@@ -264,8 +264,7 @@ def _file(option: str) -> Path:
 
 
 def content(option: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
-    return loaded
+    return yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
 
 
 def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:

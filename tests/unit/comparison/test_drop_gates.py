@@ -122,9 +122,7 @@ TIMEOUT: Result = ("error", "error: timeout")
         ([1.0] * 60, [TIMEOUT] * 2 + [0.25] * 12 + [1.0] * 46, {}, "failed", 12 / 58),  # nobody knows of two cases
     ],
 )
-def test_a_gate_on_the_rise_of_a_failure_mode(
-    tmp_path: Path, base: list[Result], candidate: list[Result], gate: dict[str, Any], state: str, value: float
-) -> None:
+def test_a_gate_on_the_rise_of_a_failure_mode(tmp_path, base, candidate, gate, state, value) -> None:
     """The mode is `unsupported_claim`: faithfulness below its threshold of .85."""
     measured = drop(tmp_path, rows_of(base), rows_of(candidate), {"failure_mode": "unsupported_claim", **gate})
     assert (measured["paired"]["state"], measured["value"]) == (state, pytest.approx(value))
@@ -204,9 +202,7 @@ def test_a_judge_that_drifted_between_the_runs_is_no_evidence(tmp_path: Path) ->
      "faithfulness.version: 2 -> 1"),
     ({"metrics": METRICS | OTHER_PROMPT}, "prompts", "faithfulness.verify: ffffffffffff -> (absent)"),
 ])  # fmt: skip
-def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(
-    tmp_path: Path, base_identity: dict[str, Any], part: str, line: str
-) -> None:
+def test_runs_that_were_not_judged_alike_are_no_evidence_unless_it_is_accepted(tmp_path, base_identity, part, line) -> None:
     base, candidate = rows_of([0.5] * 8), rows_of([0.6] * 8)
     measured = drop(tmp_path / "a", base, candidate, {}, base_identity=base_identity)
     assert measured["value"] is None
@@ -386,7 +382,6 @@ def test_the_interval_without_shift_of_independent_groups_is_that_of_two_samples
     score = paired(base.tolist(), candidate.tolist(), list(range(2 * m)))
     same = np.arange(2 * m) < m
     bridge = judge_bridge(score, same, 0.95)
-    assert bridge is not None
     changes = candidate - base
     rest, bridged = changes[m:], changes[:m]
     assert bridge["without_shift"]["difference"] == pytest.approx((rest.mean() - bridged.mean()) / 2)
@@ -398,6 +393,5 @@ def test_the_interval_without_shift_of_independent_groups_is_that_of_two_samples
 
 def test_only_bridged_cases_are_all_shift() -> None:
     bridge = judge_bridge(paired([0.1, 0.2, 0.3], [0.2, 0.4, 0.3], [0, 1, 2]), np.ones(3, dtype=np.bool_), 0.95)
-    assert bridge is not None
     assert bridge["shift"] == pytest.approx(0.1)
     assert bridge["without_shift"] == {"difference": pytest.approx(0.0), "interval": None}

@@ -78,9 +78,7 @@ def test_two_points_are_the_smallest_rise_that_matters(tmp_path: Path, before: i
     pytest.param({"grades": [1.0] * 60}, {"grades": [FAILED] * 12 + [0.0] * 20 + [1.0] * 28}, "values_lost", id="judgements that failed"),
     pytest.param({"grades": [1.0] * 60, "says": "."}, {"grades": [0.0] * 60, "says": "."}, "judge_moved", id="equal answers"),
 ])  # fmt: skip
-def test_what_takes_the_verdict_on_a_score_takes_that_on_its_modes(
-    tmp_path: Path, base: dict[str, Any], candidate: dict[str, Any], reason: str
-) -> None:
+def test_what_takes_the_verdict_on_a_score_takes_that_on_its_modes(tmp_path, base, candidate, reason) -> None:
     modes = modes_of(run(tmp_path / "a", **base), run(tmp_path / "b", **candidate))
     assert (modes["low"]["state"], modes["low"]["reason"]) == ("inconclusive", reason)
     assert modes["long"]["state"] in ("same", "inconclusive"), "no judge decides how long an answer is"
@@ -106,9 +104,7 @@ SAME = [1.0, 0.75] * 30
     pytest.param({"grades": LOW, "long": 20}, {"grades": HIGH}, None, "better: grade", id="the score says it"),
     pytest.param({"grades": HIGH}, {"grades": LOW, "long": 20}, None, "worse: grade", id="the score says it, of a fall"),
 ])  # fmt: skip
-def test_the_first_line_names_a_mode_where_no_score_says_it(
-    tmp_path: Path, base: dict[str, Any], candidate: dict[str, Any], code: str | None, words: str
-) -> None:
+def test_the_first_line_names_a_mode_where_no_score_says_it(tmp_path, base, candidate, code, words) -> None:
     verdict = compared(run(tmp_path / "a", **base), run(tmp_path / "b", **candidate)).document["verdict"]
     codes = [reason["code"] for reason in verdict["reasons"] if reason["code"].startswith("mode_")]
     assert codes == ([code] if code else [])

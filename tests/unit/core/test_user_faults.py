@@ -21,12 +21,9 @@ CODE += "def parse(text):\n    return json.loads(text)\n"
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plug.py").write_text(CODE)
-    spec = importlib.util.spec_from_file_location("plug", tmp_path / "plug.py")
-    assert spec is not None
-    assert spec.loader is not None
+def plugin(here: Path) -> ModuleType:
+    (here / "plug.py").write_text(CODE)
+    spec = importlib.util.spec_from_file_location("plug", here / "plug.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

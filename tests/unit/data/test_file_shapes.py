@@ -47,7 +47,6 @@ def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_pa
     records = list(open_file({name: content}))
     assert [record.sample.id for record in records] == ["q0", "q1", "q2"]
     found = recognise(tmp_path / name)
-    assert found is not None
     assert (found.option, found.arguments) == ("jsonl", ())
 
 
@@ -100,5 +99,4 @@ def test_a_folder_of_save_to_disk_says_what_to_give(tmp_path: Path, names: list[
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"{}")
     found = recognise(tmp_path)
-    assert found is not None
     assert told in found.unusable

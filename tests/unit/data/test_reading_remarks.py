@@ -61,7 +61,6 @@ def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_t
     assert f"`{shown}` stands in 2 of 4 contexts" in line
     assert "split: {passages: {text: c, pattern:" in line
     sign = JoinedPassages(row["c"] for row in rows).separator()
-    assert sign is not None
     split = {"passages": {"text": "c", "pattern": sign.pattern}}
     records = list(open_file(file, split=split, fields={**fields, "contexts": "passages"}))
     assert [[chunk.text for chunk in record.output.chunks or ()] for record in records if record.output] == [TWO[:1], TWO] * 2

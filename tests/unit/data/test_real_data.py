@@ -30,8 +30,7 @@ def shipped(option: str, path: Path, *overrides: str) -> Dataset:
 
 @pytest.fixture
 def expected(real_data: Real) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(real_data("EXPECTED.json").read_text(encoding="utf-8"))
-    return found
+    return json.loads(real_data("EXPECTED.json").read_text(encoding="utf-8"))
 
 
 def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
@@ -90,7 +89,6 @@ def test_trec_eval(real_data: Real, expected: dict[str, Any]) -> None:
     for record in records:
         query = record.sample.id
         in_file = sorted((int(rank), doc, float(score)) for q, _, doc, rank, score, _ in lines if q == query)
-        assert record.output is not None
         assert [(c.id, c.score) for c in record.output.chunks] == [(doc, score) for _, doc, score in in_file]
         assert [c.rank for c in record.output.chunks] == list(range(1, 501))
         assert record.sample.relevant_docs == [doc for doc, gain in (record.sample.gains or {}).items() if gain > 0]
@@ -157,14 +155,11 @@ def _retrieval(records: list[Record], wanted: dict[str, Any], run: str) -> None:
 
 
 def _label(record: Record, name: str) -> bool:
-    assert record.output is not None
-    label: bool = record.output.recorded[name]
-    return label
+    return record.output.recorded[name]
 
 
 def _by_method(records: list[Record]) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = {}
     for record in records:
-        assert record.output is not None
         found.setdefault(record.output.method, []).append(record)
     return found

@@ -92,7 +92,6 @@ def test_a_file_of_a_real_package_is_told_whatever_its_name_and_no_other_option_
     if file.is_file():
         file = Path(shutil.copyfile(file, tmp_path / f"export{file.suffix}"))
     found = recognise(file)
-    assert found is not None
     assert (found.option, found.others) == (EXPECTED[name], ())
     assert bool(found.unusable) == (not found.option)
 
@@ -114,7 +113,6 @@ def test_every_file_of_the_shapes_is_in_the_table(shapes: Path) -> None:
 ])  # fmt: skip
 def test_a_file_that_cannot_be_used_says_why(shapes: Path, name: str, reason: str) -> None:
     found = recognise(shapes / name)
-    assert found is not None
     assert reason in found.unusable
     assert reason in found.sentence(name)
 

@@ -50,8 +50,7 @@ def section(option: str) -> dict[str, Any]:
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         folders = ",".join(f"file://{folder}" for folder in option_folders())
         composed = compose("ragpipe", overrides=[f"dataset={option}", "dataset.path=unset", f"hydra.searchpath=[{folders}]"])
-    plain: Any = OmegaConf.to_container(composed.dataset, resolve=True)
-    return plain  # type: ignore[no-any-return]
+    return OmegaConf.to_container(composed.dataset, resolve=True)
 
 
 def read(real_data: Real, option: str, file: str, more: str = "") -> list[Record]:
@@ -68,7 +67,6 @@ def by_question(records: list[Record]) -> dict[str, Record]:
 
 
 def texts(record: Record) -> list[str]:
-    assert record.output is not None
     return [chunk.text for chunk in record.output.chunks or []]
 
 

@@ -38,8 +38,7 @@ CASES = list(_cases(LINES))
 
 
 def planted(case: Case) -> list[str]:
-    found: list[str] = case.sample.meta["planted"].get(case.output.method, [])
-    return found
+    return case.sample.meta["planted"].get(case.output.method, [])
 
 
 def test_every_kind_occurs_and_no_other() -> None:
@@ -103,6 +102,5 @@ def test_no_label_and_no_chunk_is_lost_on_the_way(tmp_path: Path) -> None:
         line = lines[record.sample.id]
         read = record.sample.model_dump(mode="json", exclude_unset=True)
         assert read == {key: value for key, value in line.items() if key != "outputs"}
-        assert record.output is not None
         output = next(o for o in line["outputs"] if o["method"] == record.output.method)
         assert record.output == Output.model_validate({**output, "sample_id": record.sample.id})

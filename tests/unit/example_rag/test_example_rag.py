@@ -45,7 +45,6 @@ def test_the_questions_have_places_in_the_handbook() -> None:
         for anchor in case.anchors or ():
             text = sections[anchor.rel_path, anchor.heading_path or ""]
             assert all(snippet in " ".join(text.split()) for snippet in anchor.snippets), case.id
-        assert case.expected is not None
         assert (case.expected.behavior == "answer") is case.answerable is bool(case.anchors)
 
 

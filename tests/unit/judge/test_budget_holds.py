@@ -71,7 +71,6 @@ async def test_who_does_not_fit_waits_and_nobody_overtakes() -> None:
         await account.reserve(Amount(tokens=66))
     with pytest.raises(BudgetUsedUp):
         await account.reserve(Amount(tokens=1))  # nothing more in this start
-    assert account.used_up is not None
     assert account.used_up.raised == ("judge.budget.tokens=200",)
 
 
@@ -227,9 +226,7 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
         ({"calls": 1}, Amount(0, 0, 2), "judge.budget.calls=1 is used up", ["judge.budget.calls=2"]),
     ],
 )  # fmt: skip
-async def test_the_raised_limit_admits_the_call_that_was_refused(
-    limits: dict[str, float], amount: Amount, named: str, raised: list[str]
-) -> None:
+async def test_the_raised_limit_admits_the_call_that_was_refused(limits, amount, named, raised) -> None:
     """What a stopped user types lets that very call pass: rounded up, never down."""
     with pytest.raises(BudgetUsedUp, match=named) as caught:
         await budget(**limits).reserve(amount)

@@ -281,9 +281,7 @@ def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatc
     ("share", "latency_s", "wide"),
     [(0.05, 0.2, 8), *(pytest.param(share, 1.0, 32, marks=pytest.mark.slow) for share in (0.01, 0.05, 0.2, 0.35))],
 )
-def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_end(
-    share: float, latency_s: float, wide: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_end(share, latency_s, wide, monkeypatch) -> None:
     calls, seeds = 2000, range(2 if latency_s < 1 else 20)
     for seed in seeds:
         random.seed(seed)

@@ -194,9 +194,7 @@ def combined(spec: ScoreSpec, opinions: dict[str, list[Score]], **options: Any) 
     (VERDICT, {"a": ok(1) + ok(0)}, {}, "error", None),
     (GRADE, {"a": ok(4) + ok(5), "b": ok(2) + FAILED}, {}, "ok", 3.25),
 ])  # fmt: skip
-def test_members_become_one_score(
-    spec: ScoreSpec, opinions: dict[str, list[Score]], options: dict[str, Any], status: str, value: float | None
-) -> None:
+def test_members_become_one_score(spec, opinions, options, status, value) -> None:
     score = combined(spec, opinions, **options)
     assert score.status == status
     assert score.value == (None if value is None else pytest.approx(value))

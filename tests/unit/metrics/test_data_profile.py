@@ -141,7 +141,6 @@ def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
 def changed(record: Record, sample: dict[str, Any] | None = None, **output: Any) -> Record:
     """The record with other fields; an id of the sample is that of the output too."""
     sample = sample or {}
-    assert record.output is not None
     if "id" in sample:
         output["sample_id"] = sample["id"]
     return Record(record.sample.model_copy(update=sample), record.output.model_copy(update=output), record.where)

@@ -4,7 +4,6 @@ import importlib
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +79,7 @@ def empty_note(run: RunFolder) -> None:
 @pytest.mark.parametrize(
     "damage", [edit_page, remove_export, forget, empty_note], ids=lambda f: f.__name__
 )  # fmt: skip
-def test_reports_that_are_not_what_was_written_are_made_again(
-    run: RunFolder, pages_made: list[str], damage: Callable[[RunFolder], None]
-) -> None:
+def test_reports_that_are_not_what_was_written_are_made_again(run, pages_made, damage) -> None:
     first = reports(run)
     damage(run)
     assert reports(run) == first
@@ -115,9 +112,7 @@ def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> 
     assert "../outside" not in reports(run)[1]
 
 
-def test_a_plugin_that_changed_makes_other_reports(
-    run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_plugin_that_changed_makes_other_reports(run: RunFolder, pages_made: list[str], monkeypatch, tmp_path) -> None:
     """Its section is in the pages at once, and its next version too."""
     place = tmp_path / "mine"
     place.mkdir()

@@ -74,7 +74,6 @@ async def test_a_rate_of_ones_own() -> None:
     attempts = runner(rpm=6)
     tasks = await waiting(attempts, 3)
     hold = attempts.hold()
-    assert hold is not None
     assert (attempts.traffic.waiting, hold[1]) == (2, "rpm")
     assert hold[0] - time.monotonic() <= 10, "one of them goes every ten seconds"
     await end(tasks)
@@ -90,7 +89,6 @@ async def test_a_pause_before_a_retry(kind: Any, reason: str) -> None:
     task = asyncio.create_task(attempts.run("a", send, Tally()))
     await asyncio.sleep(0.01)
     hold = attempts.hold()
-    assert hold is not None
     assert hold[1] == reason
     assert 29 < hold[0] - time.monotonic() < 31
     await end([task])
@@ -108,7 +106,6 @@ async def test_an_outage() -> None:
         await asyncio.sleep(0.01)
         if (hold := attempts.hold()) is not None and hold[1] == "no answer":
             break
-    assert hold is not None
     assert hold[1] == "no answer"
     await end(tasks)
 

@@ -44,7 +44,6 @@ def details(*claims: JudgedClaim) -> dict[str, Any]:
 ])  # fmt: skip
 def test_how_claims_are_carried(claims: tuple[JudgedClaim, ...], hows: list[str], used: list[int], chain: list[tuple[int, int]]) -> None:
     support = chunk_support(details(*claims), [(chunk.id, chunk.rank) for chunk in CHUNKS])
-    assert support is not None
     assert ([claim.how for claim in support.claims], support.used, support.chain) == (hows, used, chain)
 
 

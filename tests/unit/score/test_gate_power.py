@@ -26,7 +26,6 @@ from tests.support.run_tables import Row
 def gate(**changes: Any) -> dict[str, Any]:
     """A gate on a rate: 27 of 30 passed, at least 0.85 were asked for."""
     interval = estimate_rate(np.repeat([1.0, 0.0], [27, 3])).interval
-    assert interval is not None
     bounds = {"low": interval.low, "high": interval.high, "method": interval.method}
     return {
         "name": "g", "by": "interval", "min": 0.85, "max": None, "verdict": "inconclusive", "value": 0.9, "values": [0.9],
@@ -55,7 +54,6 @@ def test_what_a_limit_finds(changes: dict[str, Any], precision: Precision, words
 def test_what_an_inconclusive_gate_would_need() -> None:
     """.90 from .85: ((1.96 * .3571 + .8416 * .3) / .05)^2 = 362."""
     precision = precision_of(gate(), 0.95)
-    assert precision is not None
     assert (precision.cases, precision.rows) == (30, pytest.approx(30))
     assert undecided_words(gate(), precision, 0.95) == ("with 30 cases this gate cannot tell 0.90 from 0.85: that takes about 360")
     assert undecided_words(gate(verdict="uncalibrated"), precision, 0.95) != ""
@@ -141,7 +139,6 @@ REPEATED = "the same with several rows of a question"
 )  # fmt: skip
 def test_the_method_is_that_of_the_page(row: str, values: list[float], samples: list[int], scale: dict[str, float | bool | None]) -> None:
     found = estimate_of(np.array(values, dtype=np.float64), np.array(samples), scale, 0.95).interval
-    assert found is not None
     assert (row, found.method) in TABLE
 
 
@@ -153,8 +150,7 @@ POINT = ("scoring.gates.false_rejection_partial.by=point", "scoring.gates.policy
 @cache
 def scoring(*words: str) -> ScoringSettings:
     config = compose(["dataset=demo", f"metrics=[{REJECTION},{POLICY}]", "scoring=success_criteria", *words])
-    settings: ScoringSettings = config.scoring
-    return settings
+    return config.scoring
 
 
 def row(category: str, number: int, *, policy: float = 1.0, mode: str | None = None) -> Row:

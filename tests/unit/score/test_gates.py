@@ -433,7 +433,6 @@ def test_the_page_says_how_often_a_gate_is_right() -> None:
         found = 0.0
         for hits in range(n + 1):
             bounds = estimate_rate(np.repeat([1.0, 0.0], [hits, n - hits])).interval
-            assert bounds is not None
             one = measured(hits / n, bounds.low, bounds.high)
             if decide_gate({**gate, "by": by}, [one])["verdict"] == verdict:
                 found += stats.binom.pmf(hits, n, rate)

@@ -67,9 +67,7 @@ def test_a_figure_of_the_system_has_a_limit(tmp_path: Path, gate: dict[str, Any]
         (cases(), {"score": "latency_ms", "where": {"category": "y"}}, "no_evidence", "no case has it; category is x"),
     ],
 )  # fmt: skip
-def test_what_a_run_did_not_record_is_no_evidence(
-    tmp_path: Path, rows: list[Row], gate: dict[str, Any], verdict: str, sentence: str
-) -> None:
+def test_what_a_run_did_not_record_is_no_evidence(tmp_path, rows: list[Row], gate: dict[str, Any], verdict: str, sentence: str) -> None:
     found = gated(tmp_path, rows, max=1, **gate)
     assert found["verdict"] == verdict, found["sentence"]
     assert sentence in found["sentence"]

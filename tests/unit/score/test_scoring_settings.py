@@ -62,9 +62,7 @@ def test_a_small_weight_under_a_critical_gate_is_warned_about(weight: float, war
     ({"faithfulness": 0.22}, ["faithfulness", "answer_relevance"], None),  # 59 %
     ({"faithfulness": 9}, ["faithfulness"], None),  # no overall score is shown
 ])  # fmt: skip
-def test_a_weight_over_six_tenths_of_what_is_measured_is_warned_about(
-    weights: dict[str, float], measured: list[str], share: str | None
-) -> None:
+def test_a_weight_over_six_tenths_of_what_is_measured_is_warned_about(weights, measured, share) -> None:
     """rag-evaluation-framework.md, Weight Constraints: "Single weight > 0.6 may cause over-indexing"."""
     specs = [ScoreSpec(name, low=0, high=1) for name in measured]
     said = [line for line in ScoringSettings(weights=weights).warnings(specs) if "overall_score says little else" in line]

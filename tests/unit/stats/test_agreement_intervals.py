@@ -30,7 +30,6 @@ def test_the_interval_of_twelve_rows(scale: tuple[float, float] | None, value: f
     labels, verdicts = array(1, 5, 2, 4, 3, 3, 5, 1, 2, 4, 4, 5), array(1, 5, 2, 3, 3, 4, 5, 2, 2, 4, 1, 5)
     result = estimate_kappa(labels, verdicts, np.repeat(np.arange(6), 2), scale=scale)
     assert (result.n, result.clusters, result.value, result.reason) == (12, 6, pytest.approx(value, abs=1e-11), None)
-    assert result.interval is not None
     assert (result.interval.low, result.interval.high) == pytest.approx(bounds, abs=1e-11)
     assert result.interval.method == "jackknife_wilson"
 
@@ -66,7 +65,6 @@ def test_the_interval_of_a_correlation_is_that_of_the_page(correlation) -> None:
     error = math.sqrt((len(groups) - 1) / len(groups) * float(np.sum((without - np.mean(without)) ** 2)))
     assert result.value == correlation(labels, scores).value
     centre, half = math.atanh(result.value), stats.t.ppf(0.975, len(groups) - 1) * error / (1 - result.value**2)
-    assert result.interval is not None
     assert (result.interval.low, result.interval.high) == pytest.approx((math.tanh(centre - half), math.tanh(centre + half)))
     assert (result.interval.method, result.error) == ("jackknife_z", pytest.approx(error))
 

@@ -25,7 +25,6 @@ def wilson(mean: float, rows: float, df: int) -> tuple[float, float]:
 
 
 def bounds(interval: Interval | None) -> tuple[float, float]:
-    assert interval is not None
     return interval.low, interval.high
 
 

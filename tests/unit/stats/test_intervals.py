@@ -25,7 +25,6 @@ def test_independent_mean_is_the_t_interval() -> None:
     found = estimate_mean(array(*values))
     low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
     assert found.value == pytest.approx(22 / 6)
-    assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
     assert found.interval.method == "t"
 
@@ -39,7 +38,6 @@ def test_clustered_mean_by_hand() -> None:
     found = estimate_mean(array(2, 4, 6, 8, 4, 6), np.array([0, 0, 1, 1, 2, 2]))
     half = 4.302652729911275 * math.sqrt(4 / 3)
     assert (found.n, found.clusters, found.value) == (6, 3, 5.0)
-    assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx((5 - half, 5 + half))
     assert found.interval.method == "clustered_t"
 
@@ -56,7 +54,6 @@ def test_the_interval_on_a_scale(values: tuple, questions: tuple, scale: tuple[f
     """The rule of docs/statistics.md, row by row and cluster by cluster with scipy's quantile; Wilson's bounds as the roots of
     (p - mean)^2 = t^2 p (1 - p) / n_eff."""
     found = estimate_mean(array(*values), np.array(questions), low=scale[0], high=scale[1]).interval
-    assert found is not None
     assert (found.low, found.high) == pytest.approx(bounds, abs=1e-11)
     assert (found.method, found.too_few) == ("wilson_n_eff", len(set(questions)) < 5)
 
@@ -71,7 +68,6 @@ def test_equal_sums_of_questions_are_no_certainty() -> None:
     square = 12.706204736432095**2 / 4
     half = math.sqrt(square * 2 / 9 + square**2 / 4) / (1 + square)
     centre = (2 / 3 + square / 2) / (1 + square)
-    assert found is not None
     assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
     assert found.high - found.low > 0.95
     assert found.too_few
@@ -88,7 +84,6 @@ def test_equal_values_on_a_scale_have_a_bound(value: float, bounds: tuple[float,
     reach = (high - low) * (1 - 10 / (10 + square))
     half = (high - low) * math.sqrt(square / 100 + square**2 / 2500) / (1 + square / 25)
     expected = {5.0: (5 - reach, 5.0), 1.0: (1.0, 1 + reach), 3.0: (3 - half, 3 + half)}[value]
-    assert found is not None
     assert (found.low, found.high) == pytest.approx(expected)
 
 
@@ -104,7 +99,6 @@ def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(rows: list[t
     if len({g for _, g in rows}) == 1:
         assert (found.interval, found.reason) == (None, "one_sample")
         return
-    assert found.interval is not None
     assert found.value is not None
     assert low <= found.interval.low <= found.value <= found.interval.high <= high
     assert found.interval.high - found.interval.low > 0.05 * (high - low)
@@ -118,7 +112,6 @@ def test_fewer_than_five_questions_are_too_few(questions: int, too_few: bool) ->
         estimate_mean(values, codes, low=0.0, high=1.0), estimate_rate(values, codes), estimate_rate(single),
         estimate_mean(single * 7),
     ):  # fmt: skip
-        assert found.interval is not None
         assert found.interval.too_few is too_few
 
 
@@ -141,7 +134,6 @@ def test_no_interval_without_grounds(values: list[float], clusters: list[int] | 
 def test_wilson_equals_scipys(hits: int, n: int) -> None:
     found = estimate_rate(array(*([1.0] * hits + [0.0] * (n - hits)))).interval
     expected = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
-    assert found is not None
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
@@ -153,7 +145,6 @@ def test_clustered_rate_by_hand() -> None:
     square = 3.182446305284263**2 * 149 / 588
     centre = (4 / 7 + square / 2) / (1 + square)
     half = math.sqrt(square * 12 / 49 + square**2 / 4) / (1 + square)
-    assert found is not None
     assert (found.low, found.high) == pytest.approx((centre - half, centre + half))
     assert found.method == "wilson_n_eff"
 
@@ -218,7 +209,6 @@ def test_it_is_below_half_the_risk_exactly_where_the_interval_ends_below_the_lim
         return
     p = p_below(rows_of, clusters, limit, low=0.0, high=1.0)
     interval = estimate_mean(rows_of, clusters, low=0.0, high=1.0).interval
-    assert interval is not None
     assert p is not None
     if abs(interval.high - limit) > 1e-9:
         assert (p < 0.025) == (interval.high < limit)

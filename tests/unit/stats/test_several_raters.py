@@ -96,7 +96,6 @@ def test_where_raters_are_missing_alpha_has_the_jackknife_alone() -> None:
     error = math.sqrt(5 / 6 * sum((v - sum(without) / 6) ** 2 for v in without))
     assert result.value is not None
     centre, half = math.atanh(result.value), stats.t.ppf(0.975, 5) * error / (1 - result.value**2)
-    assert result.interval is not None
     assert (result.interval.low, result.interval.high) == pytest.approx((math.tanh(centre - half), math.tanh(centre + half)))
     assert (result.interval.method, result.n, result.clusters) == ("jackknife_z", 11, 6)
 
@@ -106,7 +105,6 @@ def test_unanimous_raters_are_no_certainty() -> None:
     away: AC1 has E = 1 as all ratings are of one class. t(19) = 2.093024054408263."""
     result = estimate_ac(np.ones((20, 2)), np.array([0.0, 1.0]))
     assert (result.value, result.reason) == (1.0, None)
-    assert result.interval is not None
     assert (result.interval.low, result.interval.high) == pytest.approx((20 / (20 + 2.093024054408263**2), 1.0))
 
 
@@ -149,8 +147,6 @@ def test_the_intervals_of_fifty_cases() -> None:
     """By the page: the jackknife over 20 questions, and the mean agreement .7 through 1 - (1 - .) / E with E of .505 and of .5."""
     questions = np.tile(np.arange(20), 3)[:50]
     of_ac, of_alpha = estimate_ac(FIFTY, np.array([0.0, 1.0]), questions).interval, estimate_alpha(FIFTY, questions).interval
-    assert of_ac is not None
-    assert of_alpha is not None
     assert (of_ac.low, of_ac.high) == pytest.approx((0.228073723200, 0.557821935790), abs=1e-11)
     assert (of_alpha.low, of_alpha.high) == pytest.approx((0.220354460432, 0.553400155148), abs=1e-11)
     assert of_ac.method == of_alpha.method == "jackknife_wilson"
