@@ -207,7 +207,7 @@ class ReportPage extends ListPage {
     const { style } = byId("list-box").parentElement;
     style.setProperty("--figures", heads.length);
     style.setProperty("--lead", this.byQuestion ? "9rem" : "13rem");
-    style.setProperty("--figure", this.byQuestion ? "4rem" : "5.2rem"); // as wide as its head
+    style.setProperty("--figure", this.byQuestion ? "4rem" : "5.6rem"); // as wide as its head
   }
 
   /** A figure of the list with its verdict as colour and mark; a click opens its first row. */
