@@ -4,17 +4,21 @@
 
 In each repetition the values of a base and a candidate are drawn anew and one decision is made. Values are cut from correlated
 normal draws (a Gaussian copula), so that true means are exact; a share of the questions may be answered word for word as before. What a
-gate does to a rate is summed exactly over the binomial distribution. Takes about ten minutes; a part of it is a slow test.
+gate does to a rate is summed exactly over the binomial distribution. Takes about ten minutes; a part of it is a slow test. The part
+`recorded` reads LLMBar in the folder that RAGPIPE_DATA names.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,10 +30,12 @@ from scipy.special import ndtr, ndtri
 from ragpipe.core.score import ScoreSpec
 from ragpipe.score.gate_rules import decide_gate, decide_gates, define
 from ragpipe.score.gate_settings import Gate
+from ragpipe.stats.corrected_mean import corrected_mean
 from ragpipe.stats.difference_verdict import benjamini_hochberg, decide_difference, decide_drop, decide_together
 from ragpipe.stats.differences import PairedDifference, paired_difference
 from ragpipe.stats.intervals import Interval, estimate_mean, estimate_rate
 from ragpipe.stats.noise_floor import flip_rate, noise_floor
+from ragpipe.stats.preference import decide_preference
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -381,6 +387,106 @@ def flipping(n: int, repeats: int, repetitions: int, seed: int) -> tuple[float, 
 # --- the tables
 
 
+# --- preference between two answers
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A judge asked in both orders. `rate`: how often people prefer the candidate where the answers differ, those with a share of
+    `same`; `right`: how often the judge sees it as they do; `by_order`: how often it goes by the order alone, which is a tie."""
+
+    rate: float
+    same: float = 0.0
+    right: float = 0.85
+    by_order: float = 0.2
+
+    @property
+    def judged(self) -> float:
+        """The judge's expected win rate."""
+        won = self.rate * self.right + (1 - self.rate) * (1 - self.right)
+        return 0.5 * self.same + (1 - self.same) * (0.5 * self.by_order + (1 - self.by_order) * won)
+
+    @property
+    def people(self) -> float:
+        """That of people."""
+        return 0.5 * self.same + (1 - self.same) * self.rate
+
+
+CHOSEN = tuple(
+    Chosen(rate, same, 0.85, by_order) for rate in (0.6, 0.75, 0.9) for same, by_order in ((0.0, 0.0), (0.0, 0.3), (0.5, 0.2))
+)
+EQUAL = tuple(Chosen(0.5, same, 0.85, by_order) for same, by_order in ((0.0, 0.0), (0.0, 0.3), (0.3, 0.2), (0.7, 0.2)))
+
+
+def draw_choices(rng: np.random.Generator, codes: Whole, kind: Chosen) -> tuple[Floats, Floats]:
+    """What people and the judge prefer of each pair: 1, .5 or 0. Pairs of a question are alike by their difficulty and preference."""
+    shared, own = rng.standard_normal(codes.max() + 1)[codes], rng.standard_normal(len(codes))
+    people = (ndtr(math.sqrt(0.5) * shared + math.sqrt(0.5) * own) < kind.rate).astype(float)
+    judge = np.where(rng.random(len(codes)) < kind.right, people, 1 - people)
+    judge = np.where(rng.random(len(codes)) < kind.by_order, 0.5, judge)
+    same = rng.random(len(codes)) < kind.same
+    return np.where(same, 0.5, people), np.where(same, 0.5, judge)
+
+
+def preferences(cell: tuple[int, bool], kind: Chosen, labels: int, repetitions: int, seed: int) -> tuple[float, float, float]:
+    """How often the interval of the win rate holds the judge's true one, that of the corrected one (of so many `labels`) people's, and
+    how often a winner is called."""
+    codes = np.repeat(np.arange(cell[0]), sizes_of(*cell))
+    rng = np.random.default_rng([seed, *cell, labels, *(int(1000 * value) for value in vars(kind).values())])
+    covered = corrected = called = 0
+    for _ in range(repetitions):
+        people, judge = draw_choices(rng, codes, kind)
+        verdict = decide_preference(judge, codes)
+        interval = verdict.rate.interval
+        assert interval is not None
+        covered += interval.low <= kind.judged <= interval.high
+        called += verdict.state in ("better", "worse")
+        if labels:
+            given = np.full(len(codes), np.nan)
+            chosen = rng.permutation(len(codes))[:labels]
+            given[chosen] = people[chosen]
+            bounds = corrected_mean(judge, given, codes, low=0.0, high=1.0).interval
+            corrected += bounds is not None and bounds.low <= kind.people <= bounds.high
+    return covered / repetitions, corrected / repetitions, called / repetitions
+
+
+def recorded_choices(data: Path, judge: str) -> tuple[Floats, Floats, Floats]:
+    """LLMBar's recorded pairs by one judge: its preference in both orders for the output that people prefer (1, .5, 0), and the grades that it
+    gave that output and the other one when it rated each alone, 0 to 10."""
+    folder = data / "llmbar" / "Natural"
+    labels = [item["label"] for item in json.loads((folder / "dataset.json").read_text())]
+
+    def last(kind: str) -> list[dict[str, Any]]:
+        return [item["results"][-1] for item in json.loads((folder / judge / kind / "result.json").read_text())]
+
+    won = {0: 0.5, 2: 1.0, -2: 0.0}
+    choices, grades = [], []
+    for label, asked, rated in zip(labels, last("Vanilla"), last("Rating"), strict=True):
+        votes = [
+            {str(label): 1, str(3 - label): -1}.get(str(asked[f"swap = {turned}"]["winner"]), 0) for turned in (False, True)
+        ]
+        choices.append(won.get(sum(votes), 0.5))
+        grades.append([float(rated[f"score_{output}"][0]) for output in (label, 3 - label)])
+    better, other = np.array(grades).T
+    return np.array(choices), better, other
+
+
+def power_on_recorded(data: Path, judge: str, rate: float, n: int, repetitions: int, seed: int) -> tuple[float, float]:
+    """How often `n` recorded pairs, drawn so that people prefer the candidate in a share `rate` of them, show that it is better: by the judge's
+    preference, and by its grades."""
+    chosen, better, other = recorded_choices(data, judge)
+    rng = np.random.default_rng([seed, n, int(100 * rate)])
+    found = np.zeros(2)
+    for _ in range(repetitions):
+        pairs, won = rng.integers(0, len(chosen), n), rng.random(n) < rate
+        values = np.where(won, chosen[pairs], 1 - chosen[pairs])
+        old, new = np.where(won, other[pairs], better[pairs]), np.where(won, better[pairs], other[pairs])
+        paired = paired_difference(old, new, low=0.0, high=10.0)
+        found += decide_preference(values).state == "better", alarm(paired) and bool(np.mean(new - old) > 0)
+    by_preference, by_score = found / repetitions
+    return float(by_preference), float(by_score)
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
     """A Markdown table."""
     yield f"| {' | '.join(heads)} |"
@@ -500,6 +606,29 @@ def _of_repeats(repetitions: int, seed: int) -> Iterator[str]:
     yield from table(("cases x judgings", "flip rate", "true", "ever flipped"), flips)
 
 
+def _of_preference(repetitions: int, seed: int) -> Iterator[str]:
+    for kinds, head in ((CHOSEN, "a winner is called"), (EQUAL, "a false winner")):
+        rows = []
+        for cell in ((20, False), (40, False), (100, False), (300, False), (40, True), (100, True)):
+            found = np.array([preferences(cell, kind, 60 if cell[0] >= 100 else 0, repetitions, seed) for kind in kinds])
+            corrected = (found[:, 1].min(), found[:, 1].mean()) if cell[0] >= 100 else ("-", "-")
+            rows.append(
+                (name_of(cell), found[:, 0].min(), found[:, 0].mean(), *corrected, found[:, 2].mean(), found[:, 2].max())
+            )
+        yield from table(("questions", "covered, least", "mean", "corrected, least", "mean", f"{head}, mean", "most"), rows)
+
+
+def _of_recorded(repetitions: int, seed: int) -> Iterator[str]:
+    data = Path(os.environ.get("RAGPIPE_DATA", "../shared/data"))
+    for judge in ("ChatGPT", "GPT-4"):
+        rows = [
+            (n, *(figure for rate in (0.6, 0.7, 0.8) for figure in power_on_recorded(data, judge, rate, n, repetitions, seed)))
+            for n in (20, 30, 40, 60, 80, 100, 150, 200, 300, 400)
+        ]
+        heads = (f"{word} {rate:.0%}" for rate in (0.6, 0.7, 0.8) for word in ("preference", "scores"))
+        yield from table((f"questions, {judge}", *heads), rows)
+
+
 PARTS = {
     "differences": _of_differences,
     "power": _of_power,
@@ -510,6 +639,8 @@ PARTS = {
     "families": _of_families,
     "candidates": _of_candidates,
     "repeats": _of_repeats,
+    "preference": _of_preference,
+    "recorded": _of_recorded,
 }
 
 
