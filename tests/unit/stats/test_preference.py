@@ -149,7 +149,7 @@ def test_recorded_scores_of_ragchecker_choose_as_people_do(real_data: Path, labe
         by_instance.setdefault(item["instance_id"], []).append(0.5 + 0.5 * np.sign(item[label]))
     judged = content(real_data / "ragchecker_meta" / "baseline_ragchecker.json")
     deltas = np.array([item["model2"]["ragchecker"][label] - item["model1"]["ragchecker"][label] for item in judged])
-    chosen = (deltas >= 0).astype(float)  # the reference counts an equal score as the second one's
+    chosen = (deltas > 0).astype(float)  # the reference counts an equal score as the first one's
     ratings = np.array([by_instance[item["instance_id"]] for item in judged])
     gold = most_chosen(ratings)
     rated = RatedCases(gold, gold, deltas, chosen, np.arange(len(judged)))
