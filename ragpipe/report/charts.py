@@ -30,11 +30,23 @@ _HEIGHT = 40  # of a histogram
 _TRADE = 300, 170  # width and height of the plane of quality and cost
 
 
+_SHAPES = ("M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z", "M-4-4h8v8h-8Z", "M0-5.2L5 4H-5Z", "M0-5.6L5.2 0L0 5.6L-5.2 0Z",
+           "M0 5.2L5-4H-5Z", "M-1.7-5h3.4v3.3H5v3.4H1.7V5h-3.4V1.7H-5v-3.4h3.3Z")  # fmt: skip
+"""The marks of methods around their own middle: a method has a shape and a colour (`m0` to `m5` in core.css), from the seventh on hollow."""
+
+
+def method_key(number: int) -> Markup:
+    """The mark of a method by its number, as it stands beside its name."""
+    return Markup(_macros().key(number))
+
+
 @cache
 def _macros() -> Any:
     environment = page_environment(Path(__file__).resolve().parent / "templates")
     environment.filters |= {"breakable": _breakable, "across": _across, "tenths": "{:.1f}".format}
     environment.filters["place"] = lambda place: f"{max(0.0, min(100.0, place)):.1f}"
+    environment.filters["thousands"] = "{:,}".format
+    environment.globals["shapes"] = _SHAPES
     environment.filters["band"] = lambda half, limit: f"{float(_across(half, limit)) - float(_across(-half, limit)):.1f}"
     return environment.get_template("charts.html.jinja").make_module()
 
@@ -99,9 +111,17 @@ class HeatCell:
     few: bool = False
 
 
-def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> Markup:
-    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
-    return Markup(_macros().heat_map(corner, columns, rows))
+def heat_map(
+    corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]], *, by_method: bool = False
+) -> Markup:
+    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads; the
+    columns may be the methods in their order."""
+    return Markup(_macros().heat_map(corner, columns, rows, by_method))
+
+
+def map_switch(scores: Sequence[tuple[str, Sequence[Markup]]]) -> Markup:
+    """Heat maps of the first score, and a choice that puts those of another one in their place."""
+    return Markup(_macros().map_switch(scores))
 
 
 def _breakable(name: str) -> Markup:
@@ -149,6 +169,75 @@ def mean_table(
 
 
 @dataclass(frozen=True)
+class Difference:
+    """How a method differs from the first one in a score, in words; `state` is better, worse, equal or inconclusive, `needed`
+    says of the latter how many cases would tell. `of` is its number, `is_first` marks the one that stands there before one is chosen."""
+
+    of: int
+    text: str
+    bounds: str
+    state: str
+    remark: str
+    needed: str = ""
+    is_first: bool = False
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A method in a score: its mean with interval as texts and marks, how many cases passed, and its difference; None for the first."""
+
+    number: int
+    name: str
+    link: str
+    mean: str
+    bounds: str
+    passed: str
+    marks: Marks | None
+    difference: Difference | None
+    few: bool = False
+
+
+Ends = Sequence[tuple[float, str]]
+"""Ticks of an axis: places of 0 to 100 with their texts."""
+
+
+def method_forest(rows: Sequence[MethodRow], ticks: Ends, head: str, base: str, caption: str) -> Markup:
+    """A row per method on the axis of one score, with its difference from the method `base`, empty where there is nothing to compare."""
+    return Markup(_macros().methods(rows, ticks, head, base, caption))
+
+
+@dataclass(frozen=True)
+class LaneRow:
+    """A score: what each method has, as (number, name, text, marks), on the score's own scale, and the differences from the first."""
+
+    name: str
+    link: str
+    methods: Sequence[tuple[int, str, str, Marks | None]]
+    differences: Sequence[Difference]
+
+
+def score_lanes(rows: Sequence[LaneRow], methods: Sequence[tuple[int, str]], base: str, caption: str) -> Markup:
+    """A row per score with a mark per method on its scale from worst to best, and the difference of a method from `base`."""
+    return Markup(_macros().lanes(rows, methods, base, caption))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong: in how many cases of each method as (number, count, share of 0 to 1, link); what it means and what to do."""
+
+    name: str
+    link: str
+    message: str
+    remedy: str
+    counts: Sequence[tuple[int, str, float, str]]
+
+
+def problem_table(rows: Sequence[Problem], methods: Sequence[tuple[int, str]], label: str) -> Markup:
+    """A row per problem and a column per method: how many of its cases have it. A count opens them."""
+    return Markup(_macros().problems(rows, methods, label))
+
+
+@dataclass(frozen=True)
 class ShareRow:
     """A share of the cases: `share` of 0 to 1 is drawn; `count` and `percent` are texts. An empty `link` links nothing."""
 
@@ -168,7 +257,7 @@ def share_table(rows: Sequence[ShareRow], label: str) -> Markup:
 
 @dataclass(frozen=True)
 class LimitRow:
-    """A limit, what was measured, and the state in words; `kind` colours the state: good, bad, warn or empty."""
+    """A limit, what was measured, the state in a word and in a sentence; `kind` colours the state: good, bad, warn or empty."""
 
     name: str
     link: str
@@ -178,6 +267,7 @@ class LimitRow:
     marks: Marks | None
     kind: str
     state: str
+    sentence: str = ""
 
 
 def limit_table(rows: Sequence[LimitRow], label: str) -> Markup:
@@ -194,23 +284,70 @@ class HistogramBin:
     link: str
 
 
-def histogram(bins: Sequence[HistogramBin], name: str, remark: str, ends: tuple[str, str], highest: int) -> Markup:
-    """Bars in a row over an axis from `ends[0]` to `ends[1]`; a bar opens its cases.
+def histogram(
+    groups: Sequence[tuple[int | None, str, Sequence[HistogramBin]]], name: str, ticks: Ends, threshold: float | None = None
+) -> Markup:
+    """Bars of each group below each other on one axis and of one height; a bar has its count and opens its cases.
 
     Args:
-        bins: the bars from left to right; an empty one takes its place and draws nothing.
-        name: what is counted, above the bars.
-        remark: how many are counted, beside the name.
-        ends: the ends of the axis as text.
-        highest: the count of a bar of full height, so that histograms side by side have one height axis.
+        groups: (number of the method or None, its name, its bars from left to right); an empty bar draws nothing.
+        name: what is counted.
+        ticks: the axis.
+        threshold: the place of 0 to 100 from which cases pass.
     """
-    step = 100 / max(len(bins), 1)
-    drawn = [
-        (item, place * step + 0.5, step - 1, max(1.0, _HEIGHT * item.count / max(highest, 1)))
-        for place, item in enumerate(bins)
-        if item.count
-    ]
-    return Markup(_macros().histogram(drawn, name, remark, ends, _HEIGHT))
+    highest = max((item.count for _, _, bins in groups for item in bins), default=1) or 1
+    drawn = []
+    for number, group, bins in groups:
+        step = 100 / max(len(bins), 1)
+        bars = [
+            (item, place * step + step * 0.05, step * 0.9, max(1.0, _HEIGHT * item.count / highest))
+            for place, item in enumerate(bins)
+            if item.count
+        ]
+        drawn.append((number, group, sum(item.count for item in bins), bars))
+    return Markup(_macros().histogram(drawn, name, ticks, threshold, _HEIGHT))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve of a method: its values at the places of the axis, in shares of the upright axis; None is not drawn."""
+
+    number: int
+    name: str
+    values: Sequence[float | None]
+
+
+def line_chart(
+    lines: Sequence[Line], places: Sequence[tuple[float, str]], heads: tuple[str, str], ends: tuple[str, str]
+) -> Markup:
+    """A curve per method with its marks over the `places` (0 to 1, with their texts). `heads` name the axes, `ends` are the lower and the
+    upper end of the upright one."""
+    width, height = _TRADE
+    drawn, said = [], []
+    for line in lines:
+        dots = [(width * x, height * (1 - y)) for (x, _), y in zip(places, line.values, strict=True) if y is not None]
+        drawn.append((line, "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in dots) if dots else "", dots))
+        values = ", ".join("-" if value is None else f"{value:.2f}" for value in line.values)
+        said.append(f"{line.name}: {values}".removeprefix(": "))
+    ticks = [(width * x, text) for x, text in places]
+    return Markup(_macros().curves(drawn, ticks, width, height, heads, ends, f"{heads[1]} over {heads[0]}; {'; '.join(said)}"))
+
+
+Part = tuple[str, int, str]
+"""A part of a bar: what it is, how many, and the class of its colour."""
+
+
+def part_bars(rows: Sequence[tuple[int | None, str, str, Sequence[Part]]], label: str) -> Markup:
+    """A bar per row, (number of a method or None, name, remark, parts), divided into its parts with their counts; a legend below."""
+    legend = {name: kind for _, _, _, parts in rows for name, _, kind in parts}
+    drawn = []
+    for number, name, remark, parts in rows:
+        total, start, places = sum(n for _, n, _ in parts) or 1, 0.0, []
+        for what, n, kind in parts:
+            places.append((what, n, kind, start, 100 * n / total))
+            start += 100 * n / total
+        drawn.append((number, name, remark, places))
+    return Markup(_macros().bars(drawn, legend, label))
 
 
 def scatter(
@@ -220,6 +357,7 @@ def scatter(
     heads: tuple[str, str],
     label: str,
     bounds_up: tuple[float, float] | None = None,
+    methods: Sequence[NDArray[np.int64]] = (),
 ) -> Markup:
     """A point per case; many points, or many on one place, as bins that say their count.
 
@@ -230,15 +368,18 @@ def scatter(
         heads: the names of the two axes.
         label: what a screen reader says in place of the chart.
         bounds_up: the ends of the upright axis where they are others; where both are equal, the diagonal is drawn.
+        methods: the places of each method's cases, which have its colour; empty for one colour.
     """
     both = np.isfinite(across) & np.isfinite(up)
-    x, y = _places(across[both], bounds), _places(up[both], bounds_up or bounds)
-    places = np.stack([(x * _SIDE).round(), (y * _SIDE).round()])
-    is_crowded = 3 * np.unique(places, axis=1).shape[1] < len(x)  # on average more than three share a place
-    has_points = len(x) <= POINTS_MAX and not is_crowded
+    x, y = _places(across, bounds), _places(up, bounds_up or bounds)
+    places = np.stack([(x[both] * _SIDE).round(), (y[both] * _SIDE).round()])
+    is_crowded = 3 * np.unique(places, axis=1).shape[1] < places.shape[1]  # on average more than three share a place
+    has_points = places.shape[1] <= POINTS_MAX and not is_crowded
+    chosen = [rows[both[rows]] for rows in methods] or [np.flatnonzero(both)]
+    points = [_path(x[rows], y[rows]) for rows in chosen] if has_points else None
     ends = map(axis_number, (*bounds, *(bounds_up or bounds)))
-    points, bins = (_path(x, y), ()) if has_points else (None, _bins(x, y))
-    return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label, diagonal=not bounds_up))
+    bins = () if has_points else _bins(x[both], y[both])
+    return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label, diagonal=not bounds_up, by_method=bool(methods)))
 
 
 def axis_number(value: float) -> str:
@@ -276,9 +417,9 @@ def _bins(x: Floats, y: Floats) -> list[tuple[str, str, str, str, int]]:
 
 @dataclass(frozen=True)
 class TradePoint:
-    """A method in the plane: (value, low, high) across and up, the bounds None where there is no interval; `mark` is its letter."""
+    """A method in the plane: (value, low, high) across and up, the bounds None where there is no interval; `number` gives its mark."""
 
-    mark: str
+    number: int
     name: str
     across: tuple[float, float | None, float | None]
     up: tuple[float, float | None, float | None]
@@ -287,7 +428,7 @@ class TradePoint:
 def trade_chart(
     points: Sequence[TradePoint], limit: float, bounds_up: tuple[float, float], heads: tuple[str, str], label: str
 ) -> Markup:
-    """A letter per method with its interval in both directions, so that what is better and what is cheaper is seen at once.
+    """A mark per method with its interval in both directions, so that what is better and what is cheaper is seen at once.
 
     Args:
         points: the methods.
@@ -310,8 +451,8 @@ def trade_chart(
     return Markup(_macros().trade(marks, width, height, *ends, heads, label))
 
 
-def trade_table(rows: Sequence[tuple[str, str, str, str, str]], name: str) -> Markup:
-    """The figures of `trade_chart`: letter, method, the score called `name`, latency, and tokens or money per answer."""
+def trade_table(rows: Sequence[tuple[int, str, str, str, str]], name: str) -> Markup:
+    """The figures of `trade_chart`: number, method, the score called `name`, latency, and tokens or money per answer."""
     return Markup(_macros().trade_table(rows, name))
 
 

@@ -253,7 +253,7 @@ def coverage_section(data: ReportData) -> Section | None:
         TableColumn("reasons", is_text=True),
     )
     parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows), shown_in=PAGES), *_without_value(data.metrics))
-    return Section("coverage", "Coverage and errors", parts, folded=True) if rows else None
+    return Section("coverage", "Coverage", parts, folded=True) if rows else None
 
 
 _NAMED = 3  # scores that are named of those that share a reason, and reasons

@@ -8,9 +8,8 @@ from typing import Any
 from ragpipe.core.errors import TRANSIENT
 from ragpipe.core.text import shorten
 from ragpipe.data.index_manifest import Coverage, IndexCoverage
-from ragpipe.report.charts import ShareRow, share_table
+from ragpipe.report.charts import Problem, problem_table
 from ragpipe.report.model import (
-    HTML,
     MARKDOWN,
     PAGES,
     TERMINAL,
@@ -43,8 +42,6 @@ from ragpipe.report.report_data import (
 )
 from ragpipe.report.styled_text import count_with_share, plural, whole
 
-_BARS, _BARS_ALONE = 4, 6  # failure modes that stand open on the page: with gates below them, and without
-
 
 def diagnosis_section(data: ReportData) -> Section | None:
     """The diagnoses with advice and examples, and the failure modes by method; None when nothing is wrong."""
@@ -52,9 +49,8 @@ def diagnosis_section(data: ReportData) -> Section | None:
     tables = [*_diagnoses(metrics), *_failure_modes(metrics)]
     if not tables:
         return None
-    n_open = _BARS if data.gates["gates"] else _BARS_ALONE
     per_iteration = (Note(text, shown_in=PAGES) for text in counted_per_iteration(metrics))
-    parts: tuple[SectionPart, ...] = (*_bars(metrics, n_open), *_on_terminal(data), *tables, *per_iteration)
+    parts: tuple[SectionPart, ...] = (*_problems(metrics), *_on_terminal(data), *tables, *per_iteration)
     return Section("problems", "What is wrong", parts, folded=True)
 
 
@@ -91,28 +87,33 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
     yield Table(columns, tuple(rows), Verbatim(f"wrong most often{named}{more}:"), key_columns=0, shown_in=TERMINAL)
 
 
-def _bars(metrics: Mapping[str, Any], n_open: int) -> Iterator[Chart]:
-    """The `n_open` most frequent diagnoses as bars with what to try, the others folded; failure modes where there is none."""
-    rows = [_bar(diagnosis["name"], diagnosis["n"], diagnosis, metrics) for diagnosis in most_frequent(metrics)]
-    if not rows:
+_OPEN = 8  # problems in sight on the page
+
+
+def _problems(metrics: Mapping[str, Any]) -> Iterator[Chart]:
+    """The most frequent diagnoses by method with what to do, the rarer ones folded; failure modes where there is none."""
+    found = most_frequent(metrics)
+    rows = [_problem(diagnosis["name"], diagnosis, metrics) for diagnosis in found]
+    if not found:
         modes = sorted((metrics["overall"].get("failure_modes") or {}).items(), key=lambda item: -int(item[1]["n"]))
-        rows = [_bar(name, mode["n"], None, metrics) for name, mode in modes if mode["n"]]
-    label = "what is wrong, by share of the cases"
-    yield Chart("cases, share of all", share_table(rows[:n_open], label), shown_in=HTML)
-    if len(rows) > n_open:
-        yield Chart(f"{len(rows) - n_open} more", share_table(rows[n_open:], f"{label}: the rarer ones"), folded=True)
+        rows = [_problem(name, None, metrics) for name, mode in modes if mode["n"]]
+    methods = [(number, method) for number, method in enumerate(method_groups(metrics))]
+    cases = "cases and their share of the method's" if len(methods) > 1 else "cases and their share"
+    yield Chart("", problem_table(rows[:_OPEN], methods, "what is wrong"), f"{cases.capitalize()}; a count opens them.")
+    if len(rows) > _OPEN:
+        yield Chart(f"all {len(rows)}", problem_table(rows[_OPEN:], methods, "what is wrong, the rarer ones"), folded=True)
 
 
-def _bar(name: str, n: int, diagnosis: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> ShareRow:
-    """A row whose link shows the cases with this diagnosis or failure mode."""
-    share = n / max(metrics["n_cases"] * iteration_count(metrics), 1)
-    message, advice, kind = "", "", "failure_modes"
-    if diagnosis is not None:
-        message, advice, kind = diagnosis["message"], next(iter(advice_for(diagnosis, metrics)), ""), "diagnosis"
-    if by_method := ", ".join(f"{method} {share}" for method, share in _shares_by_method(name, kind, metrics)):
-        message = f"{by_method}. {message}"
-    count = whole(round(n / iteration_count(metrics)))
-    return ShareRow(name, page_address(mode=name), count, f"{share:.1%}", share, message, advice)
+def _problem(name: str, diagnosis: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> Problem:
+    """A row whose counts open the cases of the method with this diagnosis or failure mode, which may have equal names."""
+    kind, times, counts = "failure_modes" if diagnosis is None else "diagnosis", iteration_count(metrics), []
+    groups = method_groups(metrics)
+    for number, (method, group) in enumerate(groups.items()):
+        n = ((group.get(kind) or {}).get(name) or {"n": 0})["n"] / times
+        address = page_address(method=method if len(groups) > 1 else None, mode=name)
+        counts.append((number, whole(round(n)), n / max(group["n_cases"], 1), address))
+    message, advice = ("", []) if diagnosis is None else (diagnosis["message"], advice_for(diagnosis, metrics))
+    return Problem(name, page_address(mode=name), message, next(iter(advice), ""), counts)
 
 
 def _shares_by_method(name: str, kind: str, metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -207,13 +207,14 @@ class CaseExcerpt:
 class Chart:
     """A chart of a page, drawn in Python (`ragpipe.report.charts`). Its figures are also in tables or in its own marks.
 
-    `title` heads it, `note` below it says what is drawn. A `folded` chart opens at a click.
+    `title` heads it, `note` below it says what is drawn. A `folded` chart opens at a click; a `narrow` one stands beside another.
     """
 
     title: RichText
     markup: Markup
     note: RichText = ""
     folded: bool = False
+    narrow: bool = False
     shown_in: Media = HTML
 
 
@@ -256,7 +257,7 @@ class PageLink:
 @dataclass(frozen=True)
 class Report:
     """A whole report: what the run is, its verdict, and notices before the sections. `run` is its id, name, date and times, `pages` are
-    the other pages about it."""
+    the other pages about it, `methods` those that its page can be narrowed to, in the order of their marks; empty for one."""
 
     name: str
     summary: str
@@ -266,6 +267,7 @@ class Report:
     sections: tuple[Section, ...]
     run: RichText = ""
     pages: tuple[PageLink, ...] = ()
+    methods: tuple[str, ...] = ()
 
     def for_medium(self, medium: Medium) -> Report:
         """The report with what this medium shows, in the same order. Sections without any part are left out."""

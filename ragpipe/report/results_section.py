@@ -7,8 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from ragpipe.calibration.corrected_scores import correction_words
-from ragpipe.report.charts import Marks, MeanRow, mean_table
-from ragpipe.report.compare_charts import has_scale, score_forest, unscaled_forest
+from ragpipe.comparison.headline import change_text
+from ragpipe.report.charts import (
+    Difference,
+    LaneRow,
+    Marks,
+    MeanRow,
+    MethodRow,
+    axis_number,
+    mean_table,
+    method_forest,
+    score_lanes,
+)
+from ragpipe.report.compare_charts import has_scale, unscaled_forest
 from ragpipe.report.comparison_summary import HEADS, difference_rows
 from ragpipe.report.model import (
     MARKDOWN,
@@ -50,7 +61,7 @@ from ragpipe.report.report_data import (
 )
 from ragpipe.report.spread_section import GROUPS_SHOWN
 from ragpipe.report.styled_text import bracketed, decimal, difference_text, plural, whole
-from ragpipe.report.verdict_section import best_method
+from ragpipe.report.verdict_section import best_method, is_few
 
 SHARED_NOTE = (
     "Each score over the questions for which every method has a value, of those for which any has one (questions with a value): compare "
@@ -427,8 +438,8 @@ def served_words(served: Iterable[Mapping[str, Any]]) -> str:
 
 
 def better_section(data: ReportData) -> Section | None:
-    """A chart per method against the first one, the best method first, on a terminal a row per method; None where nothing has a value."""
-    charts, title = tuple(_differences(data)) if data.methods else (), "Better?"
+    """All methods on one axis, then by score; on a terminal a row per method; None where nothing has a value."""
+    charts, title = tuple(_by_method(data)), "Methods"
     if not charts:
         charts, title = tuple(_means(data)), "How good?"
     return Section("better", title, (*charts, *_first_score(data))) if charts else None
@@ -474,61 +485,122 @@ def _method_cells(name: str, method: str, data: ReportData) -> Iterator[Cell]:
     yield from (ScoreCell(difference, bounds), whole(paired["n"]), paired["state"].replace("_", " "))
 
 
-def _differences(data: ReportData) -> Iterator[Chart]:
-    """The headline scores that both methods have values for. Charts after the first are folded."""
-    assert data.methods is not None
-    base, candidates, percent = data.methods["base"], data.methods["candidates"], data.settings.percent
-    best = best_method(data) or next(iter(candidates))
-    for method in (best, *(name for name in candidates if name != best)):
-        measured = [(name, score) for name, score in candidates[method].items() if score["n"]][:HEADLINES]
-        names = {heading(name, data.metrics, percent): name for name, _ in measured}
-        shown = {
-            head: times_100(score) if name in percent else score
-            for (head, name), (_, score) in zip(names.items(), measured, strict=True)
-        }
-        scaled = {head: score for head, score in shown.items() if has_scale(score)}
-        others = {head: score for head, score in shown.items() if not has_scale(score)}
-        title = (Verbatim(method), " minus ", Verbatim(base))
-        link = {head: page_address(score=name, only="1") for head, name in names.items()}.__getitem__
-        if scaled:
-            parts = ((name, *measured_parts(name, data.metrics)) for name in names.values())
-            words = " ".join(f"{name}: {count} ({measured})." for name, count, measured in parts if count)
-            markup = score_forest(scaled, (base, method), link, words)
-            yield Chart(title, markup, folded=method != best)
-        if others:
-            yield Chart(title, unscaled_forest(others, (base, method), link), folded=method != best)
+def _by_method(data: ReportData) -> Iterator[Chart]:
+    """All methods on the axis of the first headline score, then every headline score with a mark per method; the difference of the best
+    method from the first one stands beside them until another is chosen."""
+    metrics, groups, percent = data.metrics, method_groups(data.metrics), data.settings.percent
+    names = list(dict.fromkeys([*headline_names(metrics), *chart_names(metrics)]))[:HEADLINES]
+    if len(groups) == 1 or not names:
+        return
+    base, numbers = (data.methods or {}).get("base", ""), {method: number for number, method in enumerate(groups)}
+    rows = [_method_row(names[0], method, number, data) for method, number in numbers.items()]
+    level = f"{metrics['scoring']['level']:.0%}"
+    threshold = metrics["declared"][names[0]]["threshold"]
+    limit = f", line: cases pass from {threshold:g}" if threshold is not None else ""
+    against = f" against {base}: over the cases of both; better or worse only where the interval says so." if base else ""
+    note = f"Mean with its {level} interval{limit}.{against} {_parts_note(names[:1], data)}".rstrip()
+    head = heading(names[0], metrics, percent)
+    yield Chart("", method_forest(rows, _ticks(names[0], data), head, base, note))
+    lanes = [_lane(name, numbers, data) for name in names[1:] if metrics["declared"][name]["low"] is not None]
+    if lanes:
+        words = f"Each score on its own scale, from worst to best; upright line: its threshold. {_parts_note(names[1:], data)}".rstrip()
+        yield Chart("By score", score_lanes(lanes, [(number, name) for name, number in numbers.items()], base, words))
+    others = {
+        heading(name, metrics, percent): score
+        for method in [best_method(data)]
+        for name, score in ((data.methods or {"candidates": {}})["candidates"].get(method, {})).items()
+        if score["n"] and not has_scale(score)
+    }
+    if others:
+        link = {heading(name, metrics, percent): page_address(score=name, only="1") for name in metrics["declared"]}.__getitem__
+        yield Chart("Without a scale", unscaled_forest(others, (base, best_method(data) or ""), link))
+
+
+def _parts_note(names: Sequence[str], data: ReportData) -> str:
+    """`overall_score: 5 of 8 parts (retrieval_score, citation).`, of those scores that lack parts."""
+    parts = ((name, *measured_parts(name, data.metrics)) for name in names)
+    return " ".join(f"{name}: {count} ({measured})." for name, count, measured in parts if count)
+
+
+def _ticks(name: str, data: ReportData) -> list[tuple[float, str]]:
+    """Five ticks of the scale of a score; none without one."""
+    low, high = data.metrics["declared"][name]["low"], data.metrics["declared"][name]["high"]
+    factor = 100 if name in data.settings.percent else 1
+    return [] if low is None else [(25.0 * n, axis_number((low + (high - low) * n / 4) * factor)) for n in range(5)]
+
+
+def _method_row(name: str, method: str, number: int, data: ReportData) -> MethodRow:
+    score = method_groups(data.metrics)[method]["scores"].get(name)
+    cell = score_cell(score, percent=name in data.settings.percent, declared=data.metrics["declared"][name])
+    bounds = f"n = {whole(score['n_ok'])}: too few" if score and cell.few else cell.interval
+    address = page_address(method=method, score=name)
+    return MethodRow(
+        number, method, address, cell.mean, bounds, cell.passed, _marks(cell), _difference(name, method, number, data), cell.few
+    )
+
+
+def _marks(cell: ScoreCell, *, turned: bool = False) -> Marks | None:
+    """The places of a cell on the axis; `turned` where lower is better and the axis goes from worst to best."""
+    if cell.plot is None:
+        return None
+    plot = cell.plot
+    low, high = (None, None) if cell.few else (plot.low, plot.high)
+    places = [None if place is None else 100 - place if turned else place for place in (plot.mean, low, high, plot.threshold)]
+    value, low, high, limit = places
+    if turned:
+        low, high = high, low
+    return Marks(value, low, high, () if limit is None else (limit,), cell.few)
+
+
+def _difference(name: str, method: str, number: int, data: ReportData) -> Difference | None:
+    """None for the first method, and for one without a case of both."""
+    score = (data.methods or {"candidates": {}})["candidates"].get(method, {}).get(name)
+    if score is None or score["difference"] is None:
+        return None
+    text, _, bounds = change_text(times_100(score) if name in data.settings.percent else score).partition(" ")
+    if is_few(score):
+        return Difference(number, text, f"n = {whole(score['n'])}", "too few", "", "", method == best_method(data))
+    remark = f"{score['wins']} better, {score['losses']} worse of {whole(score['n'])}"
+    state = {"same": "equal"}.get(score["state"], score["state"])
+    needed = f"~{whole(score['n_needed'])} cases would tell" if state == "inconclusive" and score["n_needed"] else ""
+    return Difference(number, text, bounds, state, remark, needed, method == best_method(data))
+
+
+def _lane(name: str, numbers: Mapping[str, int], data: ReportData) -> LaneRow:
+    groups, declared = method_groups(data.metrics), data.metrics["declared"][name]
+    methods = []
+    for method, number in numbers.items():
+        cell = score_cell(groups[method]["scores"].get(name), percent=name in data.settings.percent, declared=declared)
+        methods.append((number, method, cell.mean, _marks(cell, turned=not declared["higher_is_better"])))
+    differences = (_difference(name, method, number, data) for method, number in numbers.items())
+    head = heading(name, data.metrics, data.settings.percent)
+    return LaneRow(head, page_address(score=name, only="1"), methods, [each for each in differences if each])
 
 
 def _means(data: ReportData) -> Iterator[Chart]:
-    """The means of a run of one method; of several without shared cases, a chart for each."""
-    metrics, groups = data.metrics, method_groups(data.metrics)
+    """The means of a run of one method."""
+    metrics, (group, *others) = data.metrics, method_groups(data.metrics).values()
     names = list(dict.fromkeys([*headline_names(metrics), *chart_names(metrics)]))[:HEADLINES]
-    level = f"{metrics['scoring']['level']:.0%}"
-    note = f"The bar is the {level} interval, the upright line the mean, the thin line the threshold of the score."
-    for place, (method, group) in enumerate(groups.items()):
-        rows = [_mean_row(name, group["scores"].get(name), method if len(groups) > 1 else None, data) for name in names]
-        measured = [row for row in rows if row is not None]
-        if measured:
-            title = Verbatim(method) if metrics["by"].get("method") else ""
-            yield Chart(title, mean_table(measured, note), folded=place > 0)
+    rows = [row for name in names if (row := _mean_row(name, group["scores"].get(name), data)) and not others]
+    if rows:
+        level = f"{metrics['scoring']['level']:.0%}"
+        note = f"The bar is the {level} interval, the upright line the mean, the thin line the threshold of the score."
+        yield Chart("", mean_table(rows, f"{note} {_parts_note(names, data)}".rstrip()))
 
 
-def _mean_row(name: str, score: Mapping[str, Any] | None, method: str | None, data: ReportData) -> MeanRow | None:
+def _mean_row(name: str, score: Mapping[str, Any] | None, data: ReportData) -> MeanRow | None:
     if score is None or score["mean"] is None:
         return None
     percent = name in data.settings.percent
     cell = score_cell(score, percent=percent, declared=data.metrics["declared"][name])
-    scale, marks = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip(), None
-    if plot := cell.plot:
-        ends = (None, None) if cell.few else (plot.low, plot.high)
-        marks = Marks(plot.mean, *ends, () if plot.threshold is None else (plot.threshold,), cell.few)
+    scale = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip()
     return MeanRow(
         name,
-        page_address(method=method, score=name, verdict="miss"),
+        page_address(score=name, verdict="miss"),
         cell.mean,
         f"n = {whole(score['n_ok'])}: too few" if cell.few else cell.interval,
         cell.passed,
         scale,
-        marks,
+        _marks(cell),
         cell.few,
     )

@@ -20,6 +20,7 @@ from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import printable
 from ragpipe.report.case_rows import FAILED, PASSED, CaseRows, read_case_rows
 from ragpipe.report.case_views import MARKS, TEXT_MAX, CaseView, DetailBlock, ScoreView, TextPart, case_views, shorten_for_page
+from ragpipe.report.charts import method_key
 from ragpipe.report.model import (
     CaseName,
     Chart,
@@ -28,7 +29,6 @@ from ragpipe.report.model import (
     Report,
     RowHead,
     ScoreCell,
-    Section,
     Strong,
     Table,
     pieces_of,
@@ -77,7 +77,14 @@ def run_page(report: Report, cases: RunCases | None) -> Page:
     body = (
         _environment()
         .get_template("report.html.jinja")
-        .render(front=front_markup(report), cases=shown, worst=list(static_cases(shown)) if shown else ())
+        .render(
+            front=front_markup(report),
+            methods=report.methods,
+            pages=report.pages,
+            key=method_key,
+            cases=shown,
+            worst=list(static_cases(shown)) if shown else (),
+        )
     )
     script = report_script() if shown else ""
     style = core_style() + "".join(map(_template_text, _STYLES))
@@ -99,11 +106,12 @@ def _environment() -> Any:
 
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-_ANSWER = {"better": ("scores", "shared", "methods", "corrected")}
-_SIDE = {"problems": ("low", "contradictions"), "gates": ()}
-_WIDE = {"categories": (), "slices": ()}
-_FOLDED = ("spread", "distributions", "iterations")
-_WORDS = {"problems": "Advice", "gates": "In words", "slices": "Not on this page"}
+_CARDS = {
+    "better": ("scores", "shared", "methods"), "corrected": (), "jury": (), "drift": (), "gates": (),
+    "problems": ("low", "contradictions", "versions"), "slices": (), "spread": ("distributions", "iterations"), "chunks": (),
+}  # fmt: skip
+"""Sections in sight above the cases, in the order of reading, each with those that are folded below it."""
+_WORDS = {"problems": "Advice, examples and failure modes", "gates": "In words"}
 _KINDS = {
     "table_part": Table,
     "note_part": Note,
@@ -114,69 +122,45 @@ _KINDS = {
     "row_head": RowHead,
     "strong": Strong,
 }
-Panels = Sequence[tuple[Section, Sequence[Section]]]
-
-
-@dataclass(frozen=True)
-class _Zones:
-    """Where sections stand above the cases, each with those folded below it; the second column is the middle of a narrow page."""
-
-    answer: Panels
-    side: Panels
-    wide: Panels
-    folded: Sequence[Section]
-    words: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class FrontParts:
-    """The markup around the cases: `head` above the navigation, `sections` before the cases, `fine_print` after them, the
-    signature last; `after` are names and titles of the fine print."""
+    """The markup around the cases: `head` with verdict and trust, `sections` before the cases, `fine_print` after them, the signature
+    last; `named` are names and titles of what stands above the cases, `after` the titles of the fine print."""
 
     head: Markup
     sections: Markup
     fine_print: Markup
-    after: Sequence[tuple[str, str]]
+    named: Sequence[tuple[str, str]]
+    after: Sequence[str]
 
 
 def front_markup(report: Report) -> FrontParts:
     """The report without its cases. A section without a place above the cases is fine print."""
     shown = report.for_medium("html")
-    zones, fine_print = _zones(shown.sections)
+    if shown.verdict:  # what its remarks say stands in the notices
+        shown = replace(shown, verdict=replace(shown.verdict, remarks=()))
+    by_name = {section.name: section for section in shown.sections}
+    cards = [
+        [by_name.pop(each) for each in (name, *more) if each in by_name] for name, more in _CARDS.items() if name in by_name
+    ]
+    fine_print = list(by_name.values())
     macros = front_template().make_module()
     return FrontParts(
         head=Markup(macros.head(shown)),
-        sections=Markup(macros.sections(zones)),
+        sections=Markup("").join(macros.panel(card[0], card[1:], _WORDS.get(card[0].name, "In figures")) for card in cards),
         fine_print=Markup(macros.fine_print(fine_print) + macros.signature(shown)),
-        after=[(section.name, section.title.split(" (")[0]) for section in fine_print],
+        named=[(card[0].name, card[0].title) for card in cards],
+        after=[section.title.split(" (")[0] for section in fine_print],
     )
-
-
-def _zones(sections: Sequence[Section]) -> tuple[_Zones, Sequence[Section]]:
-    """The sections in their zones, and those that are fine print."""
-    by_name = {section.name: section for section in sections}
-    placed = set[str]()
-
-    def panels(names: Mapping[str, Sequence[str]]) -> Panels:
-        zone = []
-        for name, more in names.items():
-            present = [by_name[each] for each in (name, *more) if each in by_name]
-            if present:
-                placed.update(section.name for section in present)
-                zone.append((present[0], present[1:]))
-        return zone
-
-    answer, side, wide = panels(_ANSWER), panels(_SIDE), panels(_WIDE)
-    folded = [by_name[name] for name in _FOLDED if name in by_name]
-    placed.update(_FOLDED)
-    return _Zones(answer, side, wide, folded, _WORDS), [section for section in sections if section.name not in placed]
 
 
 @cache
 def front_template() -> Any:
     """The macros of `front.html.jinja`, which every page of sections is made of."""
     environment = page_environment(TEMPLATES)
-    environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of}
+    environment.filters |= {"pieces": pieces_of, "plain": plain_text, "texts": texts_of, "key": method_key}
     environment.filters["only"] = lambda section, parts: replace(section, parts=tuple(parts))
     environment.filters["row_count"] = lambda parts: sum(
         len(part.rows) + part.rows_left_out for part in parts if isinstance(part, Table)

@@ -1,4 +1,5 @@
-"""How the values of the cases lie: histograms, one score against another, and quality beside latency and cost. On the page alone."""
+"""Where scores are low, and how the values of the cases lie: histograms, ranks, quality beside latency and cost. The charts are on the
+page alone."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from numpy.typing import NDArray
 from ragpipe.report.charts import (
     HeatCell,
     HistogramBin,
-    ShareRow,
+    Line,
     TradePoint,
     axis_limit,
     axis_number,
     heat_map,
     histogram,
+    line_chart,
+    map_switch,
     scatter,
-    share_table,
     trade_chart,
     trade_table,
 )
@@ -30,7 +32,6 @@ from ragpipe.report.model import (
     MARKDOWN,
     PAGES,
     Chart,
-    Note,
     Section,
     SectionPart,
     Table,
@@ -41,6 +42,7 @@ from ragpipe.report.model import (
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
     LATENCY,
+    RANK,
     TOKENS,
     CaseFigures,
     ReportData,
@@ -56,17 +58,17 @@ from ragpipe.report.report_data import (
     table_scores,
 )
 from ragpipe.report.styled_text import bracketed, decimal, money, plural, whole
-from ragpipe.score.normalisation import OVERALL
+from ragpipe.score.normalisation import OVERALL, estimate_of, interval_of
 from ragpipe.score.system_usage import USD
 from ragpipe.stats.intervals import estimate_mean, normal_quantile
 
 Floats = NDArray[np.float64]
 
 BINS = 10
-_HISTOGRAMS = 12  # on one page
+_HISTOGRAMS = 4  # beside each other; more are folded
+_METHODS = 8  # of which each has its own
 _REACH = 1.25  # of the 95th percentile: as far as an axis of latency reaches
 _GRADES = 11  # a scale of at most so many whole numbers has a bar for each
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def spread_section(data: ReportData) -> Section | None:
@@ -75,35 +77,108 @@ def spread_section(data: ReportData) -> Section | None:
     if figures is None:
         return None
     of_iteration = f" of iteration {figures.iteration}" if iteration_count(data.metrics) > 1 else ""
-    charts = (*_histograms(data, figures, of_iteration), *_pairs(data, figures, of_iteration), *_trade(data, figures))
-    return Section("spread", "Spread", charts, shown_in=HTML) if charts else None
+    charts = (
+        *_histograms(data, figures, of_iteration),
+        *_trade(data, figures),
+        *_retrieval(data, figures),
+        *_iterations(data),
+        *_pairs(data, figures, of_iteration),
+    )
+    return Section("spread", "Charts", charts, shown_in=HTML) if charts else None
 
 
 def _histograms(data: ReportData, figures: CaseFigures, of_iteration: str) -> Iterator[Chart]:
-    """A histogram per score and method, those of one score at one height; over all cases where there are too many methods."""
-    names, methods = list(figures.values), figures.methods
-    if not names:
-        return
-    each = 1 < len(methods) <= _HISTOGRAMS
-    shown = names[: max(1, _HISTOGRAMS // (len(methods) if each else 1))]
-    groups: dict[str | None, Any] = dict[str | None, Any](methods.items()) if each else {None: slice(None)}
-    rows = []
-    for name in shown:
-        edges = _edges(figures.values[name], data.metrics["declared"][name])
-        counted = {method: _bins(name, figures.values[name][places], edges, method) for method, places in groups.items()}
-        highest = max((item.count for bins in counted.values() for item in bins), default=1)
-        ends = axis_number(float(edges[0])), axis_number(float(edges[-1]))
-        if grades := _whole_numbers(figures.values[name], data.metrics["declared"][name]):
-            ends = axis_number(grades[0]), axis_number(grades[-1])
-        drawn = [
-            histogram(
-                bins, name if method is None else f"{name}, {method}", plural(sum(b.count for b in bins), "case"), ends, highest
-            )
-            for method, bins in counted.items()
+    """A histogram per score, its methods below each other; over all cases where there are too many methods."""
+    methods = figures.methods if 1 < len(figures.methods) <= _METHODS else None
+    drawn = []
+    for name, values in figures.values.items():
+        declared = data.metrics["declared"][name]
+        edges = _edges(values, declared)
+        groups: list[tuple[int | None, str, list[HistogramBin]]] = [
+            (number, method, _bins(name, values[places], edges, method))
+            for number, (method, places) in enumerate((methods or {}).items())
+        ] or [(None, "", _bins(name, values, edges, None))]
+        span = float(edges[-1] - edges[0])
+        grades = _whole_numbers(values, declared)
+        ticks = [(100 * (float(end) - float(edges[0])) / span, axis_number(float(end))) for end in grades or edges[[0, 5, 10]]]
+        passes = declared["threshold"]
+        threshold = None if passes is None else 100 * (passes - (0.5 if grades else 0) - float(edges[0])) / span
+        drawn.append(histogram(groups, heading(name, data.metrics, ()), ticks, threshold))
+    note = f"Cases{of_iteration} by value, of each score on one axis and of one height; upright line: the threshold. A bar opens its cases."
+    for place in range(0, len(drawn), _HISTOGRAMS):
+        some = drawn[place : place + _HISTOGRAMS]
+        title = f"Distributions of {plural(len(some), 'more score')}" if place else "Distributions"
+        markup = Markup('<div class="multiples">{}</div>').format(Markup("").join(some))
+        yield Chart(title, markup, "" if place else note, folded=place > 0)
+
+
+_RANKS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 10**9))
+_RANK_WORDS = ("1", "2", "3", "4-5", "6-10", "later", "none")
+
+
+def _retrieval(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
+    """Recall and precision over k, where several k were measured, and the rank of the first relevant chunk."""
+    groups = method_groups(data.metrics)
+    for measure in ("recall", "precision"):
+        names = {int(name.partition("@")[2]): name for name in data.metrics["declared"] if name.startswith(f"{measure}@")}
+        if len(names) < 2 or not any(data.metrics["overall"]["scores"][name]["n_ok"] for name in names.values()):
+            continue
+        ks = sorted(names)
+        places = [(0.06 + 0.88 * place / (len(ks) - 1), f"{k}") for place, k in enumerate(ks)]
+        lines = [
+            Line(number, method, [(group["scores"].get(names[k]) or {"mean": None})["mean"] for k in ks])
+            for number, (method, group) in enumerate(groups.items())
         ]
-        rows.append(Markup('<div class="multiples">{}</div>').format(Markup("").join(drawn)))
-    note = f"Cases{of_iteration} by value; the bars of one score have one height axis. A bar opens its cases."
-    yield Chart("Distributions", Markup("\n").join(rows), note, folded=True)
+        n = data.metrics["overall"]["scores"][names[ks[0]]]["n_ok"]
+        note = f"Mean over the questions with relevance labels, n = {whole(n)} cases."
+        yield Chart(f"{measure}@k", line_chart(lines, places, ("k", f"{measure}@k"), ("0", "1")), note, narrow=True)
+    if figures.ranks is None or not np.isfinite(figures.ranks).any():
+        return
+    drawn: list[tuple[int | None, str, list[HistogramBin]]] = []
+    for number, (method, places_of) in enumerate(figures.methods.items()):
+        several = len(figures.methods) > 1
+        drawn.append(
+            (
+                number if several else None,
+                method if several else "",
+                _rank_bins(figures.ranks[places_of], method if several else None),
+            )
+        )
+    step = 100 / len(_RANK_WORDS)
+    ticks = [(step * (place + 0.5), words) for place, words in enumerate(_RANK_WORDS)]
+    yield Chart(
+        "Rank of the first relevant chunk", histogram(drawn, "", ticks), "Cases with relevance labels, by 1 / mrr.", narrow=True
+    )
+
+
+def _rank_bins(values: Floats, method: str | None) -> list[HistogramBin]:
+    """A bar per bracket of ranks, and one for none."""
+    measured = values[np.isfinite(values)]
+    ranks, bins = np.round(1 / measured[measured > 0]), []
+    for (least, most), words in zip(_RANKS, _RANK_WORDS, strict=False):
+        n = int(np.count_nonzero((ranks >= least) & (ranks <= most)))
+        ends = {"from": _rounded(1 / most, math.floor), "to": _rounded(1 / least, math.ceil)}
+        bins.append(HistogramBin(n, f"{plural(n, 'case')}, rank {words}", page_address(method=method, score=RANK, **ends)))
+    n = int(np.count_nonzero(measured == 0))
+    return [*bins, HistogramBin(n, f"{plural(n, 'case')}, none", page_address(method=method, score=RANK, to="0"))]
+
+
+def _iterations(data: ReportData) -> Iterator[Chart]:
+    """The mean of the first headline score in each iteration."""
+    metrics, numbers = data.metrics, data.metrics.get("iterations", ())
+    name = next(iter(headline_names(metrics)), "")
+    if len(numbers) < 2 or not name or metrics["declared"][name]["low"] is None:
+        return
+    low, high = _scale(name, data)
+    lines = [
+        Line(number, method, [None if mean is None else (mean - low) / (high - low) for mean in score.get("means", ())])
+        for number, (method, group) in enumerate(method_groups(metrics).items())
+        if (score := group["scores"].get(name)) and len(score.get("means", ())) == len(numbers)
+    ]
+    if lines:
+        places = [(0.06 + 0.88 * place / (len(numbers) - 1), f"{number}") for place, number in enumerate(numbers)]
+        chart = line_chart(lines, places, ("iteration", name), (axis_number(low), axis_number(high)))
+        yield Chart("Over the iterations", chart, f"Mean of {name}, {whole(metrics['n_cases'])} cases in each.", narrow=True)
 
 
 def _whole_numbers(values: Floats, declared: Mapping[str, Any]) -> list[float]:
@@ -157,19 +232,20 @@ def _pairs(data: ReportData, figures: CaseFigures, of_iteration: str) -> Iterato
         across, up = parts[0], parts[1]
         bounds, bounds_up = _scale(across, data), _scale(up, data)
         label = f"{up} against {across}, {_counted(figures.values[across], figures.values[up])}"
-        markup = scatter(
-            figures.values[across], figures.values[up], bounds, (across, up), label, None if bounds_up == bounds else bounds_up
-        )
-        note = f"A point per case{of_iteration}; squares where many share a place: the darker, the more."
-        yield Chart("Score against score", markup, note, folded=True)
+        other = None if bounds_up == bounds else bounds_up
+        methods = list(figures.methods.values()) if len(figures.methods) > 1 else []
+        markup = scatter(figures.values[across], figures.values[up], bounds, (across, up), label, other, methods)
+        note = f"{_counted(figures.values[across], figures.values[up])}{of_iteration}; squares where many share a place: the darker, the more."
+        yield Chart("Score against score", markup, note, narrow=True)
     first = next(iter(headline_names(data.metrics)), "")
     if first in figures.values and np.isfinite(figures.operations[LATENCY]).any():
         times = figures.operations[LATENCY]
         label = f"{first} against latency, {_counted(times, figures.values[first])}"
         reach = (0.0, axis_limit([_REACH * float(np.nanquantile(times, 0.95))]))
-        markup = scatter(times, figures.values[first], reach, ("latency, ms", first), label, _scale(first, data))
-        note = f"A point per case{of_iteration}; slower ones than the axis stand at its end."
-        yield Chart("Score against latency", markup, note, folded=True)
+        methods = list(figures.methods.values()) if len(figures.methods) > 1 else []
+        markup = scatter(times, figures.values[first], reach, ("latency, ms", first), label, _scale(first, data), methods)
+        note = f"{_counted(times, figures.values[first])}{of_iteration}; slower ones than the axis stand at its end."
+        yield Chart("Score against latency", markup, note, narrow=True)
 
 
 def _scale(name: str, data: ReportData) -> tuple[float, float]:
@@ -182,27 +258,24 @@ def _counted(across: Floats, up: Floats) -> str:
 
 
 def _trade(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
-    """A point per method: the first headline score over latency, and over cost or tokens; a table has the figures."""
+    """A point per each of several methods: the first headline score over latency, and over cost or tokens; a table has the figures."""
     name = next(iter(headline_names(data.metrics)), None)
-    if name is None or data.metrics["declared"][name]["low"] is None:
-        return
     groups = {method: group for method, group in method_groups(data.metrics).items() if method in figures.methods}
-    rows = [
-        _Traded(letter, method, group, figures, data, name)
-        for letter, (method, group) in zip(_LETTERS, groups.items(), strict=False)
-    ]
+    if name is None or data.metrics["declared"][name]["low"] is None or len(groups) < 2:
+        return
+    rows = [_Traded(number, method, group, figures, data, name) for number, (method, group) in enumerate(groups.items())]
     charts = [plane for plane in (_plane(rows, "latency", name, data), _plane(rows, "cost", name, data)) if plane is not None]
     if not charts:
         return
-    note = "A letter per method; the lines are the intervals. Upper left is better and cheaper."
+    note = f"{plural(len(rows), 'method')}; the lines are the intervals. Upper left is better and cheaper."
     texts = []
     for row in rows:
         time, cost = ("not recorded" if row.latency is None else f"{_bounded(row.latency, 0)} ms"), "not recorded"
         if row.cost is not None:
             cost = money(row.cost[0]) if row.unit == "usd" else f"{_bounded(row.cost, 0)} tokens"
-        texts.append((row.letter, row.method, _bounded(row.quality, 2), time, cost))
-    markup = Markup('<div class="multiples wide">{}</div>{}').format(Markup("").join(charts), trade_table(texts, name))
-    yield Chart("Quality, latency and cost", markup, note, folded=True)
+        texts.append((row.number, row.method, _bounded(row.quality, 2), time, cost))
+    markup = Markup('<div class="multiples wide">{}{}</div>').format(Markup("").join(charts), trade_table(texts, name))
+    yield Chart("Quality, latency and cost", markup, note)
 
 
 Bounds = tuple[float, float | None, float | None]
@@ -211,8 +284,8 @@ Bounds = tuple[float, float | None, float | None]
 class _Traded:
     """What a method gives and takes: quality, latency (p50) and cost or tokens per answer, each with its interval where known."""
 
-    def __init__(self, letter: str, method: str, group: Mapping[str, Any], figures: CaseFigures, data: ReportData, name: str):
-        self.letter, self.method = letter, method
+    def __init__(self, number: int, method: str, group: Mapping[str, Any], figures: CaseFigures, data: ReportData, name: str):
+        self.number, self.method = number, method
         score, level = group["scores"].get(name), data.metrics["scoring"]["level"]
         places = figures.methods[method]
         self.quality: Bounds | None = None
@@ -263,7 +336,7 @@ def _plane(rows: Sequence[_Traded], kind: str, name: str, data: ReportData) -> M
     for row in rows:
         across = row.latency if kind == "latency" else row.cost
         if row.quality is not None and across is not None:
-            points.append(TradePoint(row.letter, row.method, across, row.quality))
+            points.append(TradePoint(row.number, row.method, across, row.quality))
     if not points:
         return None
     head = "latency p50, ms" if kind == "latency" else {"usd": "USD per answer", "tokens": "tokens per answer"}[units.pop()]
@@ -289,19 +362,14 @@ def categories_section(data: ReportData) -> Section | None:
     name, found = category_rows(data.metrics)
     if len(found) < 2 or not name:
         return None
-    rows, bars = [], []
+    rows = []
     for row in found:
         passed, rate = ("-", "-") if row.rate is None else (whole(row.passed), f"{row.rate:.1%}")
         some = f" of {whole(row.judged)} judged" if 0 < row.judged < row.total else ""
         rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
-        link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
-        bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
     passed_head = TableColumn(("passed by ", Verbatim(name)))
     columns = (TableColumn("category", is_text=True), TableColumn("total"), passed_head, TableColumn("rate"))
-    bars_table = share_table(bars, f"by category, passed by {name}")
-    chart = Chart(("Passed by ", Verbatim(name)), bars_table, "A category opens its cases that did not pass.")
-    table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
-    return Section("categories", "By category", (chart, table), folded=True)
+    return Section("categories", "By category", (Table(columns, tuple(rows)),), folded=True, shown_in=EVERYWHERE - HTML)
 
 
 def slices_section(data: ReportData) -> Section | None:
@@ -323,63 +391,93 @@ def slices_section(data: ReportData) -> Section | None:
     return Section("slices", "Where", tuple(parts), folded=True, shown_in=PAGES) if parts else None
 
 
-_OPEN_LEAST, _OPEN_MOST = 3, 5  # rows of the first map
-_FIRST_SCREEN = 8  # rows of this map and of the chart of the headline scores together
-_ROWS = 8  # of one map; the rest is folded or in metrics.json
-_CELLS = 130  # of all maps on a page: a map is for looking, metrics.json has every figure
-_COLUMNS = 6  # scores of a map: with more it would not fit beside what is wrong
-NOTE = "Blue △▲ is better, orange ▽▼ worse than the whole run (filled: by 15 % of the scale), grey undecided. Cells link to the cases that miss the threshold."
+_ROWS = 8  # of one map
+_FIELDS = 3  # maps in sight, or of a score that is chosen
+_SCORES = 6  # to choose from
+_CELLS = 130  # of all maps of a score: a map is for looking, metrics.json has every figure
+_COLUMNS = 8  # of a map
+NOTE = "Blue △▲ is better, orange ▽▼ worse than {whole} (filled: by 15 % of the scale), grey undecided."
 
 
 class _Map(NamedTuple):
-    """A field with its rows: value, cases, and a cell per score; `outstanding` cells are not grey."""
+    """A field with its rows: value, cases, and a cell per column; `outstanding` cells are not grey."""
 
     field: str
     rows: Sequence[tuple[str, int, Sequence[HeatCell | None]]]
     outstanding: int
 
 
-def slice_charts(data: ReportData) -> Iterator[Chart | Note]:
-    """The field that stands out most first, its most frequent values that stand out before the others; all other maps are folded."""
-    charted = chart_names(data.metrics)
-    names = charted[:_COLUMNS]
+def slice_charts(data: ReportData) -> Iterator[Chart]:
+    """A map per field, those that stand out most first: of several methods the values of a score, which may be chosen, by method; of one
+    method all scores."""
+    names = chart_names(data.metrics)[:_COLUMNS]
+    methods = list(data.figures.methods) if data.figures is not None else []
     if not names:
         return
-    maps = sorted(_maps(data, names), key=lambda item: -item.outstanding)
-    heads = [heading(name, data.metrics, data.settings.percent) for name in names]
-    n_open = max(_OPEN_LEAST, min(_OPEN_MOST, _FIRST_SCREEN - len(headline_names(data.metrics))))
-    cells, left_out = _CELLS, charted[_COLUMNS:]
-    for place, item in enumerate(maps):
-        room = max(cells, 0) // len(names)
-        rows = item.rows[: min(_ROWS, room)]
-        if not rows:
-            left_out.append(item.field)
-            continue
-        cells -= len(rows) * len(names)
-        title = ("By ", Verbatim(item.field))
-        opened = rows if place else rows[:n_open]
-        yield Chart(title, _table(item.field, heads, opened), NOTE if place == 0 else "", folded=place > 0)
-        if place == 0 and len(rows) > n_open:
-            rest = rows[n_open:]
-            yield Chart((*title, f": {len(rest)} more values"), _table(item.field, heads, rest), folded=True)
-        if more := len(item.rows) - len(rows):
-            left_out.append(f"{more} more of {item.field}")
-    if left_out:
-        yield Note(("In report.md and metrics.json: ", Verbatim(", ".join(left_out)), "."), shown_in=HTML)
+    if not (data.figures and data.figures.groups) or len(methods) > _COLUMNS:
+        heads = [heading(name, data.metrics, data.settings.percent) for name in names]
+        if drawn := _drawn(list(_maps(data, names)), heads, by_method=False):
+            note = f"{NOTE.format(whole='the whole run')} Cells link to the cases that miss the threshold."
+            yield Chart("", map_switch([("", [markup for _, markup in drawn])]), note)
+        return
+    first = _drawn(list(_method_maps(data, names[0], list(data.figures.groups))), methods, by_method=True)
+    by_score = {names[0]: first}
+    for name in names[1:_SCORES]:
+        by_score[name] = _drawn(
+            list(_method_maps(data, name, [field for field, _ in first[:_FIELDS]])), methods, by_method=True
+        )
+    scores = [
+        (heading(name, data.metrics, data.settings.percent), [markup for _, markup in maps]) for name, maps in by_score.items()
+    ]
+    if first:
+        yield Chart("", map_switch(scores), f"{NOTE.format(whole='all cases of the method')} Cells link to their cases.")
 
 
-def _table(field: str, names: Sequence[str], rows: Sequence[tuple[str, int, Sequence[HeatCell | None]]]) -> Markup:
-    return heat_map(field, names, [(value, f"n = {whole(n)}", cells) for value, n, cells in rows])
+def _drawn(maps: Sequence[_Map], heads: Sequence[str], *, by_method: bool) -> list[tuple[str, Markup]]:
+    """Field and map, while there is room for cells: of each field the values with a shaded cell first, then the most frequent."""
+    drawn, room = [], _CELLS
+    for item in sorted(maps, key=lambda item: -item.outstanding):
+        rows = [(value, f"n = {whole(n)}", cells) for value, n, cells in item.rows[: min(_ROWS, room // max(1, len(heads)))]]
+        room -= len(rows) * len(heads)
+        if rows:
+            drawn.append((item.field, heat_map(item.field, heads, rows, by_method=by_method)))
+    return drawn
+
+
+def _method_maps(data: ReportData, name: str, fields: Sequence[str]) -> Iterator[_Map]:
+    """The mean of a score by method in each value of these fields, estimated as those of `metrics.json` are."""
+    figures, declared = data.figures, data.metrics["declared"][name]
+    assert figures is not None
+    level, values = data.metrics["scoring"]["level"], figures.values[name]
+    wholes = {method: group["scores"].get(name) for method, group in method_groups(data.metrics).items()}
+    for field in fields:
+        frequent = sorted(figures.groups[field].items(), key=lambda item: -len(item[1]))[:_ROWS]
+        rows = []
+        for value, places in frequent:
+            cells = []
+            for method, of_method in figures.methods.items():
+                chosen = np.intersect1d(places, of_method, assume_unique=True)
+                chosen = chosen[np.isfinite(values[chosen])]
+                estimate = estimate_of(values[chosen], figures.samples[chosen], declared, level)
+                score = {"n_ok": len(chosen), "mean": estimate.value, **interval_of("interval", estimate)}
+                link = page_address(method=method, score=name, slice=f"{field}:{value}")
+                cells.append(_cell(score, wholes[method], name, link, "all cases of the method", data))
+            rows.append((value, len(places), cells))
+        yield _Map(field, rows, sum(_shaded(cells) for _, _, cells in rows))
 
 
 def _maps(data: ReportData, names: Sequence[str]) -> Iterator[_Map]:
-    metrics = data.metrics
+    metrics, scores = data.metrics, data.metrics["overall"]["scores"]
     for field, groups in metrics["by"].items():
         if field == "method" or not groups or "*" in field:
             continue
         rows = []
         for value, group in groups.items():
-            cells = [_cell(group["scores"].get(name), name, f"{field}:{value}", data) for name in names]
+            links = [page_address(score=name, verdict="miss", slice=f"{field}:{value}") for name in names]
+            cells = [
+                _cell(group["scores"].get(name), scores[name], name, link, "the whole run", data)
+                for name, link in zip(names, links, strict=True)
+            ]
             rows.append((value, group["n_cases"], cells))
         outstanding = sum(_shaded(cells) for _, _, cells in rows)
         # values with a shaded cell first, then the most frequent
@@ -390,24 +488,23 @@ def _shaded(cells: Sequence[HeatCell | None]) -> int:
     return sum(cell is not None and cell.shade != 0 for cell in cells)
 
 
-def _cell(score: Mapping[str, Any] | None, name: str, chosen: str, data: ReportData) -> HeatCell | None:
-    """The mean of a slice, shaded by how far it is from the mean of the whole run where its interval leaves that out."""
-    if score is None or score["mean"] is None:
+def _cell(
+    score: Mapping[str, Any] | None, of: Mapping[str, Any] | None, name: str, link: str, whole_words: str, data: ReportData
+) -> HeatCell | None:
+    """The mean of a slice, shaded by how far it is from the mean `of` all where its interval leaves that out."""
+    if score is None or score["mean"] is None or of is None or of["mean"] is None:
         return None
-    percent = name in data.settings.percent
-    factor, places = (100.0, 1) if percent else (1.0, 2)
-    few, whole_run = has_few_questions(score), data.metrics["overall"]["scores"][name]["mean"]
-    shade, words = 0, "no difference from the whole run is shown"
+    factor, places = (100.0, 1) if name in data.settings.percent else (1.0, 2)
+    few, shade, words = has_few_questions(score), 0, f"no difference from {whole_words} is shown"
     bounds = score["interval"]
     if few:
         words = "too few questions to tell"
-    elif bounds and not bounds["low"] <= whole_run <= bounds["high"]:
+    elif bounds and not bounds["low"] <= of["mean"] <= bounds["high"]:
         declared = data.metrics["declared"][name]
-        is_better = (score["mean"] > whole_run) == declared["higher_is_better"]
-        distance = abs(score["mean"] - whole_run) / ((declared["high"] - declared["low"]) or 1.0)
+        is_better = (score["mean"] > of["mean"]) == declared["higher_is_better"]
+        distance = abs(score["mean"] - of["mean"]) / ((declared["high"] - declared["low"]) or 1.0)
         shade = (2 if distance >= 0.15 else 1) * (1 if is_better else -1)
-        words = f"{'better' if is_better else 'worse'} than the whole run, {decimal(whole_run * factor, places)}"
+        words = f"{'better' if is_better else 'worse'} than {whole_words}, {decimal(of['mean'] * factor, places)}"
     figures = f"n = {whole(score['n_ok'])}" + (f", {bracketed(bounds, factor, places)}" if bounds and not few else "")
     mark = {2: "▲ ", 1: "△ ", -1: "▽ ", -2: "▼ "}.get(shade, "")
-    link = page_address(score=name, verdict="miss", slice=chosen)
     return HeatCell(f"{mark}{decimal(score['mean'] * factor, places)}", f"{figures}: {words}", link, shade, few)

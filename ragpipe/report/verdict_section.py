@@ -16,6 +16,7 @@ from ragpipe.report.cost_section import judge_without_calls
 from ragpipe.report.model import (
     EVERYWHERE,
     HTML,
+    MARKDOWN,
     PAGES,
     TERMINAL,
     Chart,
@@ -30,6 +31,7 @@ from ragpipe.report.model import (
     TableColumn,
     TableRow,
     Verbatim,
+    pieces_of,
 )
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
@@ -110,7 +112,12 @@ def gates_section(data: ReportData) -> Section | None:
         )
         for gate in gates
     )
-    return Section("gates", "Gates", (chart, Table(_COLUMNS, rows), *_against_baseline(gates), *_powers(data)), folded=True)
+    return Section(
+        "gates",
+        "Gates",
+        (chart, Table(_COLUMNS, rows, shown_in=EVERYWHERE - HTML), *_against_baseline(gates), *_powers(data)),
+        folded=True,
+    )
 
 
 def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:
@@ -133,8 +140,11 @@ def _limit_row(gate: Mapping[str, Any], data: ReportData) -> LimitRow:
     subject = gate.get("score") or gate.get("failure_mode") or ""
     tier = "" if gate["tier"] == "critical" else gate["tier"]
     signed = limit(gate).replace("at least ", "≥ ").replace("at most ", "≤ ")
-    words = ", ".join(part for part in (subject if subject != gate["name"] else "", remark, tier) if part)
-    return LimitRow(gate["name"], _failing(gate, data), words, value_text(gate), signed, _gate_marks(gate), kind, state)
+    methods = len(data.metrics["by"].get("method") or ())
+    pooled = f"mean of {methods} methods" if methods > 1 and "method" not in gate["where"] and "against" not in gate else ""
+    words = ", ".join(part for part in (subject if subject != gate["name"] else "", remark, pooled, tier) if part)
+    address = _failing(gate, data)
+    return LimitRow(gate["name"], address, words, value_text(gate), signed, _gate_marks(gate), kind, state, gate["sentence"])
 
 
 def _failing(gate: Mapping[str, Any], data: ReportData) -> str:
@@ -208,14 +218,42 @@ def run_line(data: ReportData) -> RichText:
 
 
 def notices(data: ReportData) -> Iterator[Note]:
-    """What to know of the judge, and the warnings of the run. A terminal has what the run is first."""
+    """What to know of the judge and of the figures, and the warnings of the run. A terminal has what the run is first, a page whether
+    they can be trusted."""
     yield Note((f"{summary_line(data.metrics)}; ", *_judge(data)), shown_in=TERMINAL)
+    yield from _trusted(data)
     if note := data.metrics["judge"].get("note"):
-        yield Note(("The judge: ", Prose(note)))
+        yield Note(("The judge: ", Prose(note)), shown_in=EVERYWHERE - HTML)
     if data.cost["used"]["uses"]:
         yield from _calibration(data.metrics)
     for warning in data.metrics["warnings"]:
         yield Note(Verbatim(warning["text"]), "warning", about=warning["kind"])
+
+
+def _trusted(data: ReportData) -> Iterator[Note]:
+    """On the page: who judged and how far people agree, how much of what was due has a value, what failed, what it cost."""
+    metrics, used = data.metrics, data.cost["used"]
+    if used["uses"]:
+        said = f", {note}" if (note := metrics["judge"].get("note")) else ""
+        name = judge_name(metrics["judge"]["label"])
+        yield Note((Strong("Judge "), Verbatim(name), Prose(said), *_pay(data)), shown_in=HTML)
+        if any(code == "uncalibrated" for code, _ in _trust(data)):
+            text = (Strong("Not calibrated"), ": how often its verdicts are what people say is not known")
+            yield Note(text, "warning", HTML)
+    scores = metrics["overall"]["scores"].values()
+    valued, wanted = sum(score["n_ok"] for score in scores), sum(due(score) for score in scores)
+    if wanted:
+        lost = {code: text for code, text in _trust(data) if code in ("judgements_failed", "system_errors")}
+        failed = lost.get("judgements_failed") or ("" if lost else "no error")  # a warning says which systems failed
+        share = "all" if valued == wanted else f"{min(valued / wanted, 0.999):.1%}"
+        words = f"{share} of {whole(wanted)} due scores have a value{'; ' if failed else ''}{failed}"
+        yield Note((Strong("Coverage "), words), "warning" if lost else "plain", HTML)
+
+
+def _pay(data: ReportData) -> Iterator[Piece]:
+    """`; 583 replies of the judge, no cost`."""
+    for text in _remarks(data):
+        yield from ("; ", *pieces_of(text))
 
 
 def _judge(data: ReportData) -> tuple[Piece, ...]:
@@ -232,11 +270,14 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[Note]:
     states = metrics.get("calibration", {})
     if not any(state["calibrated"] is not None or state["why"] != NO_CALIBRATION for state in states.values()):
         return
-    words = {True: "calibrated", False: "failed its calibration", None: "not calibrated"}
+    words = {True: "passed its calibration", False: "FAILED its calibration", None: "not calibrated"}
+    kinds: Mapping[bool | None, Any] = {True: "good", False: "bad", None: "plain"}
+    by_state = dict[tuple[bool | None, str], list[str]]()
     for name, state in states.items():
-        verdict = f" {words[state['calibrated']]}: "
-        text = (Strong("Against human labels:"), " ", Verbatim(name), verdict, Prose(state["why"]))
-        yield Note(text, "good" if state["calibrated"] else "plain", PAGES)
+        by_state.setdefault((state["calibrated"], state["why"]), []).append(name)
+    for (calibrated, why), names in by_state.items():
+        text = (Strong("Against human labels:"), " ", Verbatim(", ".join(names)), f" {words[calibrated]}: ", Prose(why))
+        yield Note(text, kinds[calibrated], PAGES)
 
 
 _FIGURES = {
@@ -248,11 +289,6 @@ _FIGURES = {
     "overall_score": "the weighted mean of the scores that a case has, each brought to 0..1. Filters and order of the cases use the "
     "same scale.",
 }
-_MARKS = (
-    "Plots: the bar is the interval, the dot the mean, the upright line the threshold.",
-    "Marks in the contexts are the quotes behind the verdicts: green supports a claim, red goes with a claim that is not "
-    "supported. Marks in the answer are claims that nothing supports.",
-)
 
 
 def reading_section(data: ReportData) -> Section:
@@ -264,11 +300,8 @@ def reading_section(data: ReportData) -> Section:
     )
     percent = {"x100": "a score of 0 to 1, printed times 100."} if data.settings.percent else {}
     figures = {"0.85 [0.82, 0.88]": interval, **percent, **_FIGURES}.items()
-    notes = (
-        *(Note((Verbatim(figure), f": {words}")) for figure, words in figures),
-        *(Note(text, shown_in=HTML) for text in _MARKS),
-    )
-    return Section("reading", "How to read it", notes, shown_in=PAGES)
+    notes = tuple(Note((Verbatim(figure), f": {words}")) for figure, words in figures)
+    return Section("reading", "How to read it", notes, shown_in=MARKDOWN)
 
 
 _NAMED = 5  # other methods that the sentence names

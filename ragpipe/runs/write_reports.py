@@ -217,6 +217,7 @@ def build_report(data: ReportData) -> Report:
         sections=tuple(section for section in sections if section is not None),
         run=run_line(data),
         pages=tuple(data.pages),
+        methods=tuple(methods) if len(methods := data.metrics["by"].get("method") or {}) > 1 else (),
     )
 
 

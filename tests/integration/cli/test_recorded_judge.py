@@ -158,4 +158,4 @@ def test_it_says_that_it_is_a_recording(folder: Path) -> None:
     for page in ("report.md", "report.html"):
         text = (folder / page).read_text(encoding="utf-8")
         assert "recorded on 2026-11-22 from a large language model" in text
-        assert re.search("the judge is not calibrated against human labels", text, re.IGNORECASE)
+        assert re.search("not calibrated", text, re.IGNORECASE)

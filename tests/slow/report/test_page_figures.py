@@ -95,9 +95,10 @@ def test_what_is_folded_comes_when_it_is_opened_and_links_open_it(shown: OpenPag
     page.click("#scores summary")
     assert page.locator("#scores table").count() == 1, "once, however often it is opened"
     assert not page.is_visible("#coverage table")
-    page.click("nav a[href='#coverage']")
+    page.click("nav a[href='#details']")
+    assert page.evaluate("document.activeElement.closest('section').id") == "details"
+    page.click("#coverage summary")
     page.wait_for_selector("#coverage table")
-    assert page.evaluate("document.activeElement.closest('section').id") == "coverage"
 
 
 def test_texts_with_little_in_common_get_no_word_diff(browser: Browser, tmp_path: Path) -> None:

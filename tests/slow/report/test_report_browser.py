@@ -452,14 +452,42 @@ def test_axe_finds_nothing(browser: Browser, report: Path, scheme: str, width: i
 def test_marks_of_charts_filter_the_list(shown: OpenPage) -> None:
     """The first bar with a count and the cell of a slice: the list has as many cases as the mark says."""
     page = shown.page
-    page.click("#spread summary >> nth=0")
     bar = page.locator("#spread .histogram a").first
     cases = str(bar.get_attribute("aria-label")).split()[0]
     bar.click()
     assert "from=" in shown.address()
     assert shown.count() == f"{cases} of 40"
     page.click("#slices .heat td a >> nth=0")
+    assert "method=base" in shown.address()
     assert "slice=category:" in shown.address()
-    assert "verdict=miss" in shown.address()
-    page.click("#better .forest th a >> nth=0")
-    assert "only=1" in shown.address()
+    assert shown.count() == "10 of 40"
+    page.click("#methods label >> nth=0")
+    page.click("#better .lanes th a >> nth=1")
+    assert "method=new" in shown.address()
+
+
+def test_one_method_is_chosen_for_charts_tables_and_cases_by_key_link_and_filter(shown: OpenPage) -> None:
+    """Of two methods the other one is out of sight, but for the row of the first one that the chosen one is held against."""
+    page = shown.page
+    rows, bars = page.locator("#better .lanes >> nth=0 >> tbody tr:visible"), page.locator("#spread .histogram >> nth=0 >> p.of:visible")
+    assert (rows.count(), bars.count(), shown.count()) == (2, 2, "40 of 40")
+    page.focus("#methods input:checked")
+    page.keyboard.press("ArrowRight")  # the first method
+    assert (rows.count(), bars.count(), shown.count()) == (1, 1, "20 of 40")
+    assert "base" in str(bars.text_content())
+    page.keyboard.press("ArrowRight")
+    assert (rows.count(), bars.count(), shown.address()) == (2, 1, "#v=1&method=new")
+    assert "new" in str(bars.text_content())
+    page.evaluate("location.hash = '#v=1'")
+    wait_until(page, "document.querySelector('#methods input').checked")
+    assert bars.count() == 2
+    page.evaluate("location.hash = '#v=1&method=base'")
+    wait_until(page, "document.querySelector('#methods input:checked').value === 'base'")
+    assert bars.count() == 1
+
+
+def test_without_a_script_all_methods_are_shown(browser: Browser, report: Path) -> None:
+    with open_page(browser, java_script_enabled=False) as opened:
+        opened.page.goto(report.as_uri())
+        assert opened.page.locator("#spread .histogram >> nth=0 >> p.of:visible").count() == 2
+        assert opened.page.locator("#methods:disabled").count() == 1

@@ -9,11 +9,17 @@ import numpy as np
 from ragpipe.report.charts import (
     POINTS_MAX,
     CalibrationPoint,
+    Difference,
     ForestRow,
     HeatCell,
     HistogramBin,
+    LaneRow,
     LimitRow,
+    Line,
+    Marks,
     MeanRow,
+    MethodRow,
+    Problem,
     ShareRow,
     TradePoint,
     calibration_plot,
@@ -22,8 +28,14 @@ from ragpipe.report.charts import (
     heat_map,
     histogram,
     limit_table,
+    line_chart,
     mean_table,
+    method_forest,
+    method_key,
+    part_bars,
+    problem_table,
     scatter,
+    score_lanes,
     share_table,
     trade_chart,
 )
@@ -71,14 +83,12 @@ def test_axes_of_two_scales_have_no_diagonal() -> None:
 
 def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> None:
     """500 of 2,000 ms of 300 units are 75; quality .5 of 0 to 1 is in the middle of 170 units."""
-    point = TradePoint("A", "baseline", (500.0, 400.0, 600.0), (0.5, 0.4, 0.6))
+    point = TradePoint(1, "baseline", (500.0, 400.0, 600.0), (0.5, 0.4, 0.6))
     svg = trade_chart([point], 2000.0, (0.0, 1.0), ("ms", "overall"), "label")
-    assert '<circle cx="75.0" cy="85.0" r="8"/>' in svg
+    assert '<g transform="translate(75.0 85.0) scale(1.4)"><path class="mark m1"' in svg
     assert 'd="M60.0 85.0H90.0"' in svg
     assert 'd="M75.0 102.0V68.0"' in svg
-    assert 'class="reach"' not in trade_chart(
-        [TradePoint("A", "m", (1.0, None, None), (1.0, None, None))], 2.0, (0.0, 1.0), ("x", "y"), "l"
-    )
+    assert 'class="reach"' not in trade_chart([TradePoint(0, "m", (1.0, None, None), (1.0, None, None))], 2.0, (0.0, 1.0), ("x", "y"), "l")
 
 
 def test_labels_stand_over_scores_and_agreement_on_the_diagonal() -> None:
@@ -98,8 +108,50 @@ def test_cells_of_a_confusion_matrix_have_counts_shares_and_a_tint() -> None:
     assert "n = 100" in table
 
 
+def test_a_method_has_a_shape_and_a_colour_that_no_other_of_twelve_has() -> None:
+    keys = [method_key(number) for number in range(12)]
+    assert len(set(keys)) == 12
+
+
+def test_methods_stand_on_the_scale_and_the_first_stays_when_another_is_chosen() -> None:
+    rows = [
+        MethodRow(0, "old", "#a", "0.50", "[0.40, 0.60]", "50% of 9", Marks(50, 40, 60, (70,)), None),
+        MethodRow(1, "new", "#b", "0.80", "", "", Marks(80), Difference(1, "+0.300", "[+0.1, +0.5]", "better", "8 better, 1 worse of 9")),
+    ]
+    html = method_forest(rows, [(0, "0"), (100, "1")], "grade", "old", "caption")
+    assert re.findall(r'<svg class="at" x="([\d.]+)%"', html) == ["50.0", "80.0"]
+    assert '<line class="reach m0" x1="40.0%" x2="60.0%"' in html
+    assert '<line class="limit" x1="70.0%" x2="70.0%"' in html
+    assert re.findall(r"<tr(?: data-of=.(\d).)?>", html)[1:] == ["", "1"]
+    assert '<span class="badge good">better</span>' in html
+
+
+def test_bars_of_one_histogram_have_one_height_and_their_counts() -> None:
+    """The highest bar of both groups has 10 cases and the full height of 40; 5 cases have 20, below a room of 12 for the count."""
+    groups = [(0, "a", [HistogramBin(10, "10 cases", "#1"), HistogramBin(0, "", "")]), (1, "b", [HistogramBin(5, "5 cases", "#2")])]
+    html = histogram(groups, "grade", [(0, "0"), (100, "1")], 70.0)
+    assert re.findall(r'<rect class="m(\d)"[^>]* height="([\d.]+)"/><text[^>]*>(\d+)<', html) == [("0", "40.0", "10"), ("1", "20.0", "5")]
+    assert html.count('<line class="limit" x1="70.0%"') == 2
+    assert re.findall(r"n = (\d+)", html) == ["10", "5"]
+
+
+def test_a_curve_leaves_out_what_is_not_measured_and_says_its_values() -> None:
+    svg = line_chart([Line(2, "new", [0.5, None, 1.0])], [(0.0, "1"), (0.5, "3"), (1.0, "5")], ("k", "recall@k"), ("0", "1"))
+    assert 'd="M0.0 85.0L300.0 0.0"' in svg
+    assert 'aria-label="recall@k over k; new: 0.50, -, 1.00"' in svg
+
+
+def test_parts_of_a_bar_are_as_wide_as_their_shares() -> None:
+    html = part_bars([(None, "all", "8 claims", [("one", 6, "better-2"), ("none", 2, "worse-2"), ("no", 0, "grey")])], "claims")
+    assert re.findall(r'<rect class="([\w-]+)" x="([\d.]+)%" y="0" width="([\d.]+)%"', html) == [
+        ("better-2", "0.0", "75.0"), ("worse-2", "75.0", "25.0"),
+    ]  # fmt: skip
+    assert 'aria-label="one 6, none 2, no 0"' in html
+
+
 def test_texts_are_never_markup() -> None:
     bad = '</table></svg><script>"'
+    differs = Difference(0, bad, bad, "better", bad, bad)
     axes = (bad, bad)
     charts = (
         forest([replace(ROW, name=bad, remark=bad)], axes, bad),
@@ -107,8 +159,13 @@ def test_texts_are_never_markup() -> None:
         mean_table([MeanRow(bad, bad, bad, bad, bad, bad, None)], bad),
         share_table([ShareRow(bad, bad, bad, bad, 2.0, bad, bad)], bad),
         limit_table([LimitRow(bad, bad, bad, bad, bad, None, "bad", bad)], bad),
-        histogram([HistogramBin(1, bad, bad)], bad, bad, axes, 1),
-        trade_chart([TradePoint(bad, bad, (1.0, 0.0, 2.0), (1.0, 0.0, 1.0))], 2.0, (0.0, 1.0), axes, bad),
+        histogram([(0, bad, [HistogramBin(1, bad, bad)])], bad, [(0, bad)]),
+        method_forest([MethodRow(0, bad, bad, bad, bad, bad, Marks(1.0), differs)], [(0, bad)], bad, bad, bad),
+        score_lanes([LaneRow(bad, bad, [(0, bad, bad, Marks(1.0))], [differs])], [(0, bad)], bad, bad),
+        problem_table([Problem(bad, bad, bad, bad, [(0, bad, 0.5, bad)])], [(0, bad)], bad),
+        line_chart([Line(0, bad, [0.5])], [(0.5, bad)], axes, axes),
+        part_bars([(0, bad, bad, [(bad, 1, "grey")])], bad),
+        trade_chart([TradePoint(0, bad, (1.0, 0.0, 2.0), (1.0, 0.0, 1.0))], 2.0, (0.0, 1.0), axes, bad),
         scatter(np.ones(1), np.ones(1), (0, 1), axes, bad),
         calibration_plot([CalibrationPoint(1.0, 1.0, 0.5, 1.0, 1)], axes),
         confusion_matrix([[1]], [bad], axes),

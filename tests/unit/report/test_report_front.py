@@ -78,8 +78,10 @@ def test_a_method_that_is_better_in_every_pair_beats_the_first(tmp_path: Path) -
     sentence = r"new is better than old: grade \+0\.400 \[\+0\.\d{3}, \+0\.\d{3}\] over 10 cases\.$"
     assert re.search(sentence, verdict_text(report))
     html = charts(report, "better")
-    assert "10 / 0 / 0" in html
-    assert '<a href="#v=1&amp;score=grade&amp;only=1">grade</a>' in html
+    assert re.search(r'<span class="badge good">better</span> <small class="soft">10 better, 0 worse of 10</small>', html)
+    assert 'href="#v=1&amp;method=new&amp;score=grade"' in html
+    means = re.findall(r'<svg class="at" x="([\d.]+)%"', html)
+    assert means == ["10.0", "50.0"], "both methods on the scale of the score"
 
 
 def test_few_questions_show_no_interval(tmp_path: Path) -> None:
@@ -123,17 +125,31 @@ def test_what_is_wrong_goes_by_diagnosis_and_opens_its_cases(tmp_path: Path) -> 
     answers = [{"answer": ""}] * 3 + [{"answer": None, "error": "TimeoutError: slow"}] + [{"answer": "Yes."}] * 6
     rows = [Row(f"q{n}", "bot", {"grade": 1.0}, {}, answer) for n, answer in enumerate(answers)]
     html = charts(report_of_rows(tmp_path, rows, fill_defaults=True), "problems")
-    assert re.findall(r"mode=(\w+)", html)[:2] == ["blank_answer", "system_failure"]
-    assert re.findall(r"<b>([\d.]+%)</b>", html)[:2] == ["30.0%", "10.0%"]
+    assert list(dict.fromkeys(re.findall(r"mode=(\w+)", html)))[:2] == ["blank_answer", "system_failure"]
+    assert re.findall(r'<b>(\d+)</b></a> <span class="soft">(\d+%)', html)[:2] == [("3", "30%"), ("1", "10%")]
     assert re.findall(r'class="share" x="0" y="0" width="([\d.]+)"', html)[:2] == ["30.0", "10.0"]
+
+
+def test_what_is_wrong_is_counted_by_method_and_a_count_opens_its_cases(tmp_path: Path) -> None:
+    """Three of ten answers of `old` are empty, one of ten of `new`."""
+    rows = [
+        Row(f"q{n}", method, {"grade": 1.0}, {}, {"answer": "" if n < empty else "Yes."})
+        for method, empty in (("old", 3), ("new", 1))
+        for n in range(10)
+    ]
+    html = charts(report_of_rows(tmp_path, rows, fill_defaults=True), "problems")
+    found = re.findall(
+        r'data-of="(\d)"><a href="#v=1&amp;method=(\w+)&amp;mode=blank_answer"[^>]*><b>(\d)</b></a> <span class="soft">(\d+%)', html
+    )
+    assert found == [("0", "old", "3", "30%"), ("1", "new", "1", "10%")]
 
 
 def test_without_a_diagnosis_the_failure_modes_are_shown(tmp_path: Path) -> None:
     """Two of ten fail the grade."""
     rows = [Row(f"q{n}", "bot", {"grade": 0.0 if n < 2 else 1.0}, {}, {}) for n in range(10)]
     html = charts(report_of_rows(tmp_path, rows, failure_modes={"low": {"score": "grade", "below": 0.5}}), "problems")
-    assert re.findall(r"mode=(\w+)", html) == ["low"]
-    assert re.findall(r"<b>([\d.]+%)</b>", html) == ["20.0%"]
+    assert set(re.findall(r"mode=(\w+)", html)) == {"low"}
+    assert re.findall(r'<b>(\d+)</b></a> <span class="soft">(\d+%)', html) == [("2", "20%")]
 
 
 def test_a_slice_is_shaded_where_its_interval_leaves_the_mean_of_the_run_out(tmp_path: Path) -> None:
@@ -155,7 +171,7 @@ def test_bars_name_the_values_of_their_cases(tmp_path: Path) -> None:
 
 
 def test_what_the_system_did_not_record_is_said_and_not_zero(tmp_path: Path) -> None:
-    rows = rows_of(bot=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    rows = rows_of(bot=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0], other=[0.5] * 6)
     for row in rows:
         row.output = {"timings": {"total": 200.0}}
     report = report_of_rows(tmp_path, rows)

@@ -184,7 +184,7 @@ def test_the_page_says_what_the_files_say(tmp_path: Path) -> None:
     html = page(write(tmp_path, details=CLAIMS), percent=["faithfulness"])
     text = "".join(Elements(html).texts)
     for said in (
-        "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "the judge is not calibrated against human labels",
+        "3 cases on 3 questions, iteration 1", "30.0", "too few", "0% of 3", "coverage 0.0%", "Not calibrated",
         "BLOCKED 1 of 1 gate failed: plain 0.3 [0.02, 0.90], at least 0.9.", "passes from 85", "3 judgements with an error",
     ):  # fmt: skip
         assert said in text, said
