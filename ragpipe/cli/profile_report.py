@@ -11,8 +11,7 @@ from ragpipe.core.text import on_one_line
 from ragpipe.data.dataset import Dataset, FieldShown
 from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.record_mapping import unread_line
-from ragpipe.metrics.distribution import Distribution
-from ragpipe.metrics.profile import DataProfile
+from ragpipe.metrics.profile import DataProfile, Distribution
 from ragpipe.report.console import Console
 from ragpipe.report.diagnosis_section import index_notes
 from ragpipe.report.styled_text import plural

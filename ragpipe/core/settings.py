@@ -41,19 +41,9 @@ class NoOrigins:
 def validated(
     model: type[M], section: Any, prefix: str, origins: ConfigOrigins, problems: list[Problem], context: Any = None
 ) -> M | None:
-    """The section as its model; None when it is wrong.
-
-    The type of a command-line value is guessed from its text (`name=2024` arrives as a number): where a text is expected,
-    the typed text is taken instead. The section is read as JSON, so that a YAML list may become a tuple and a text a path.
-
-    Args:
-        model: the pydantic model.
-        section: the section as plain data.
-        prefix: the dotted key of the section.
-        origins: where its keys were set.
-        problems: gets a problem for every fault.
-        context: what the validators of the model are given.
-    """
+    """The section as its model; None when it is wrong, with a problem for every fault. `prefix` is its dotted key, `context`
+    what the validators get. Where a text is expected, the typed text of a command-line value is taken, whose type was
+    guessed. Read as JSON, so that a YAML list may become a tuple and a text a path."""
     if not isinstance(section, Mapping):
         problems.append(Problem(origins.location(prefix), prefix, show_value(section), "a mapping (key: value)"))
         return None

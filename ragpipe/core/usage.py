@@ -227,15 +227,7 @@ class Price:
         return (tokens_in * max(prices_in) + tokens_out * max(prices_out)) / _MILLION if reached else None
 
     def usd_of(self, tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, written: Any) -> Any:
-        """The same for arrays of many replies: NaN where it is unknown, also among the tokens.
-
-        Args:
-            tokens_in: prompt tokens of each reply.
-            tokens_out: completion tokens.
-            cached: the part of `tokens_in` that was found in the cache.
-            reasoning: the part of `tokens_out` spent on reasoning.
-            written: the part of `tokens_in` that was written to the cache.
-        """
+        """The same for arrays of many replies: NaN where it is unknown, also among the tokens."""
         import numpy as np
 
         dollars_by_reply = np.full(len(tokens_in), np.nan)
@@ -260,15 +252,7 @@ class Price:
 
 
 def dollars(tokens_in: Any, tokens_out: Any, cached: Any, reasoning: Any, written: Any, tier: Tier) -> Any:
-    """US dollars by the prices of one tier, for numbers or arrays.
-
-    Args:
-        tokens_in: prompt tokens.
-        tokens_out: completion tokens.
-        cached: the part of `tokens_in` that the provider had cached.
-        reasoning: the part of `tokens_out` spent on reasoning.
-        written: the part of `tokens_in` that the provider wrote to its cache.
-        tier: the prices, in US dollars per million tokens.
-    """
+    """US dollars by the prices of one tier, for numbers or arrays. Of `tokens_in` so many were `cached` by the provider or
+    `written` to its cache, of `tokens_out` so many spent on `reasoning`."""
     into = (tokens_in - cached - written) * tier.input + cached * tier.cached_input + written * tier.written_input
     return (into + (tokens_out - reasoning) * tier.output + reasoning * tier.reasoning) / _MILLION

@@ -17,15 +17,8 @@ FORMAT = 6
 
 
 def format_mismatch(title: str, where: Path | str, number_found: object, made_by: object, fix: str) -> FormatMismatch:
-    """The error for what has another format number.
-
-    Args:
-        title: what could not be done.
-        where: the file or folder.
-        number_found: its format number; None where it has none.
-        made_by: the version of ragpipe that it names; None where it names none.
-        fix: what the user can do.
-    """
+    """The error for what has another format number (None: none) and names the version of ragpipe that it was `made_by`, if
+    any; `title` says what could not be done."""
     number = "no format number" if number_found is None else f"format {number_found}"
     maker = f"made by ragpipe {made_by}" if made_by else "it does not say which ragpipe made it"
     return FormatMismatch(

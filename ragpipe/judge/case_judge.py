@@ -240,20 +240,11 @@ class ShownOrder:
 
 
 def shown_order(prompt: Prompt, values: Mapping[str, Any], answer: type[Answer], seed: int, sample_id: str) -> ShownOrder:
-    """The values of a question in an order drawn from sha256(seed, sample, template's folder and step, variable).
-
-    Shuffled are the items of the roles sources, claims, citations and rules, and several references that count alike. Left as
-    they are: earlier turns, worked examples, the grades of a rubric (their order has a meaning), and items whose number in the
-    reply the answer type does not declare. The numbers that an answer's marks give to contexts move with them (`numbers`). A
-    template that numbers contexts by their place, beside a text that names one by its number, keeps them in order.
-
-    Args:
-        prompt: The template; its roles say which values are items.
-        values: The values of the question, in the metric's order.
-        answer: The type of the reply; it declares which of its fields are numbers of items.
-        seed: `judge.shuffle_seed`.
-        sample_id: The sample that is judged: all methods and iterations share its orders.
-    """
+    """The values of a question in an order drawn from sha256(seed, sample, template's folder and step, variable): the same
+    for all methods and iterations of a sample. Shuffled are the items of the roles sources, claims, citations and rules, and
+    several references that count alike; not earlier turns, worked examples, grades of a rubric, and items whose number the
+    answer type does not declare. The numbers that an answer's marks give to contexts move with them (`numbers`). A template
+    that numbers contexts by their place, beside a text that names one by its number, keeps them in order."""
     if _has_undeclared_numbers(answer):
         return ShownOrder(values)
     draw = f"{seed}\n{sample_id}\n{prompt.name}"

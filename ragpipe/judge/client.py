@@ -32,20 +32,10 @@ class ApiResponse:
 
 
 class AttemptError(Exception):
-    """One attempt failed.
-
-    Args:
-        kind: As in `ragpipe.core.errors`.
-        message: What happened, in words.
-        retry_after: Seconds that the provider asks to wait.
-        no_connection: No connection could be made at all.
-        refused_parameter: The parameter of the request that the provider refuses.
-        names_parameter: The response names it in a field of its own, so that no words of a question can be meant.
-        partial: What could be read of a response all the same (text, model, usage). Such an attempt is paid for.
-        permanent: Another attempt would end the same way.
-        overload: The server takes no more requests at once (status 503 or 529, or a 429 that says so).
-        unbilled: The server refused the request before it worked on it, so that nothing is paid for it.
-    """
+    """One attempt failed. `retry_after`: seconds that the provider asks to wait. `refused_parameter`: that of the request,
+    in a field of its own where the response `names_parameter`. `partial`: what could be read all the same (text, model,
+    usage), and is paid for. `permanent`: another attempt would end the same way. `overload`: the server takes no more at
+    once (status 503 or 529, or a 429 that says so). `unbilled`: the request was refused before any work on it."""
 
     def __init__(
         self,

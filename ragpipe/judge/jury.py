@@ -177,22 +177,11 @@ def agreement_of(values: Sequence[float], spec: ScoreSpec) -> float | None:
 def combine(
     spec: ScoreSpec, opinions: Mapping[str, Sequence[Score]], *, rule: Aggregation | None, min_members: int, threshold: float
 ) -> Score:
-    """One score of several members' scores of the same case.
-
-    Repeats of one member become its one value first. Then the values of all members become one. Where all members skip
-    for the same reason, so does the jury. With fewer values than `min_members`, or than there are members, and where verdicts are
-    tied, the score is an error (`no_majority`).
-
-    Args:
-        spec: the score.
-        opinions: by member, its scores: one for each repeat.
-        rule: how values become one; None: by the kind of the score.
-        min_members: values that are needed.
-        threshold: agreement of a member with itself below which the score is flagged.
-
-    Returns the score; `details["jury"]` has the rule, what each member opinions_text, and how far they agree. Where a member has the very
-    value of the jury, its own details are beside it.
-    """
+    """One score of the scores of the same case by several members: repeats of a member become its one value, then the values
+    of all one, by `rule` (None: by the kind of the score). Where all skip for the same reason, so does the jury. With fewer
+    values than `min_members`, or than there are members, and where verdicts are tied, the score is an error (`no_majority`).
+    `details["jury"]` has the rule, what each member says, and how far they agree; a member that agrees with itself below
+    `threshold` is flagged. Where a member has the very value of the jury, its own details are beside it."""
     rule = rule_of(spec, rule)
     members = {name: _opinion(spec, scores, rule) for name, scores in opinions.items()}
     values = {name: score.value for name, score in members.items() if score.value is not None}

@@ -32,22 +32,10 @@ A = TypeVar("A", bound=Answer)
 
 
 class JudgeSession:
-    """Answers questions from the store, from a judge in this process or through a transport.
-
-    Args:
-        identity: What goes into every key (model, endpoint, sampling ...).
-        label: The judge's printable name.
-        transport: How questions reach a model; None for a judge in this process.
-        store: Where replies are looked up and stored; None for a judge in this process.
-        in_process: A judge in this process, instead of a transport.
-        retry_errors: Ask again where the stored reply is a failure or unreadable.
-        repeat: Which repetition of the question this is; part of the key.
-        embedder: The session that computes vectors; None where nothing does.
-        reader: The session that computes what an rules judge reads by a model; None where it has none.
-        prefix: Text that is put before every text that this session embeds.
-        served: Which models may answer. Replies of other models are flagged.
-        shuffle_seed: By which the items of a question are put into another order; None: they stand in that of the data.
-    """
+    """Answers questions from the store, from a judge in this process or through a transport. `identity` goes into every key.
+    With `retry_errors` what failed or is unreadable is asked again. `embedder` computes vectors, of texts with a `prefix`;
+    `reader` what a rules judge reads by a model. Replies of models that are not `served` are flagged; by `shuffle_seed`
+    items of a question are put into another order."""
 
     def __init__(
         self,

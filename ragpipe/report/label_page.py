@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from markupsafe import Markup
 
-from ragpipe.calibration.draw import CANNOT_DRAW, LabelSettings
 from ragpipe.calibration.label_files import (
+    CANNOT_DRAW,
     DRAW,
     DRAWN,
     LABELS,
     Draw,
     LabelGrade,
+    LabelSettings,
     ShownCase,
     read_labels,
     write_draw,

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a run is, what it was made with, and how far it is; `config.yaml` and the prompts beside it; and the seal of them all."""
+"""`manifest.json`: what a run is, with what it was made, how far it is; beside it `config.yaml`, the prompts, and the seal."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ragpipe.core.errors import TRANSIENT, Incomplete, JudgeError
 from ragpipe.judge.answer_type import Answer
 from ragpipe.judge.question import judge_parts, key_parts, question_key
 from ragpipe.judge.session import JudgeSession
-from ragpipe.metrics.likely_replies import ReplySize, expected_tokens
+from ragpipe.metrics.recording_judge import ReplySize, expected_tokens
 from ragpipe.report.console import Console
 from ragpipe.runs.event_loop import SignalHandlers, run_async
 from ragpipe.runs.judge_access import open_judge, refuse_other_addresses, store_place

@@ -23,9 +23,8 @@ from ragpipe.judge.answer_type import Answer, answer_schema, without_defaults
 from ragpipe.judge.prompt import MAX_RENDERED, Prompt, line_of, template_error, without_comments
 from ragpipe.judge.provider_state import schema_request
 from ragpipe.metrics.base import Metric, run_skip_reason
-from ragpipe.metrics.likely_replies import expected_tokens
 from ragpipe.metrics.needs import SeenVerdicts
-from ragpipe.metrics.recording_judge import Asked, RecordingJudge, run_in_place
+from ragpipe.metrics.recording_judge import Asked, RecordingJudge, expected_tokens, run_in_place
 from ragpipe.score.accumulators import Gap, Recording
 from ragpipe.store.run_folder import RunFolder, manifest_of
 from ragpipe.store.run_tables import read_columns

@@ -72,14 +72,9 @@ class AnyTransport(Settings):
         kind: str  # each class declares its own, in its place among the keys
 
     def open(self, judge: JudgeSettings, store: Path, **start: Any) -> Transport:
-        """The transport to a language model.
-
-        Args:
-            judge: the language model.
-            store: the folder of what stands beside the call store.
-            start: what every start has: `run_id`, the run that pays for new calls; `tell`, which gets the notices for the user;
-                `budget`, what new calls may spend, None without a limit.
-        """
+        """The transport to a language model, with `store`, the folder beside the call store. `start` is what every start
+        has: `run_id`, the run that pays for new calls; `tell`, which gets the notices for the user; `budget`, what new calls
+        may spend, None without a limit."""
         raise NotImplementedError
 
     def refusal(self, judge: AnyJudge) -> Problem | None:

@@ -231,16 +231,8 @@ def outer_interval(
     groups: int,
     level: float,
 ) -> Estimate:
-    """A coefficient with the outer bounds of its interval by the jackknife and of that by its agreement.
-
-    Args:
-        estimated: the coefficient; it has a value.
-        without: the coefficient of the kept rows.
-        by_agreement: the bounds of `mapped_bounds`; None for the jackknife alone.
-        codes: the question of each row, from 0.
-        groups: how many questions there are.
-        level: the level of the interval.
-    """
+    """A coefficient with the outer bounds of its interval by the jackknife (`without`: of the kept rows, by `codes` of
+    questions) and of that `by_agreement`, the bounds of `mapped_bounds`; None for the jackknife alone."""
     value = estimated.value
     assert value is not None
     error, reason = jackknife_error(lambda kept: without(kept).value, codes, groups)

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from ragpipe.calibration.draw import CANNOT_DRAW, LabelSettings
 from ragpipe.calibration.label_files import (
+    CANNOT_DRAW,
     DRAW,
     LABELS,
     LABELS_FOLDER,
     Draw,
+    LabelSettings,
     draw_folders,
     draw_id_of,
     drawn_of,

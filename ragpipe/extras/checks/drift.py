@@ -19,7 +19,7 @@ from ragpipe.core.text import shorten
 from ragpipe.extras.checks.canaries import SET, CanaryItem, CanarySet, Verdicts, is_right, read_canaries, same_value
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.settings import JudgeSettings
-from ragpipe.metrics.likely_replies import reply_size
+from ragpipe.metrics.recording_judge import reply_size
 from ragpipe.report.console import Console
 from ragpipe.report.model import Report, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.results_section import check_section, served_words

@@ -24,7 +24,7 @@ from ragpipe.judge.answers import Rephrasing, SectionQuestion, SectionQuestions
 from ragpipe.judge.case_judge import CaseJudge
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.prompt_library import PromptLibrary
-from ragpipe.metrics.likely_replies import reply_size
+from ragpipe.metrics.recording_judge import reply_size
 from ragpipe.runs.own_questions import OpenJudge, OwnQuestion
 
 A = TypeVar("A", bound=Answer)

@@ -15,9 +15,8 @@ from ragpipe.core.text import normalise, occurs
 from ragpipe.judge.answers import Tone
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.question import Judge
-from ragpipe.metrics.shared.format_checks import LANGUAGES, function_words, language_of, schema_fault, sizes
+from ragpipe.metrics.shared.format_checks import LANGUAGES, check_schema, function_words, language_of, schema_fault, sizes
 from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_line
-from ragpipe.metrics.shared.output_schemas import check_schema
 
 Unit = Literal["words", "characters", "sentences"]
 Check = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.calibration.draw import DrawnCases, asked_of, draw_cases, random_order
+from ragpipe.calibration.label_files import DrawnCases, asked_of, draw_cases, random_order
 from ragpipe.core.errors import ConfigError
 
 FEW = ["a", "a", "b", "b", "b", "b", "b"]

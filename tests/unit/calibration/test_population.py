@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.calibration.draw import LabelSettings
-from ragpipe.calibration.label_files import read_population
+from ragpipe.calibration.label_files import LabelSettings, read_population
 from ragpipe.core.errors import DataError
 
 

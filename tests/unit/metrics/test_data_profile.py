@@ -8,10 +8,9 @@ from ragpipe.cli.profile_report import profile_rows
 from ragpipe.core.sample import Chunk, Expected, Output, Sample, Turn
 from ragpipe.data.dataset import Record
 from ragpipe.data.settings import DatasetSettings
-from ragpipe.metrics import distribution
-from ragpipe.metrics.distribution import Distribution
+from ragpipe.metrics import profile as profiles
 from ragpipe.metrics.needs import WHOLE_CASES, DataFacts, metric_needs, need_of
-from ragpipe.metrics.profile import DataProfile, times_are_known
+from ragpipe.metrics.profile import DataProfile, Distribution, times_are_known
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 
@@ -23,7 +22,7 @@ def _described(kind: str, values: list[object]) -> Distribution:
 
 
 def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "DIFFERENT", 3)
+    monkeypatch.setattr(profiles, "DIFFERENT", 3)
     found = _described("label", list("abcd")).document(4)
     assert (found["different_at_least"], sum(found["top"].values())) == (3, 3)
     assert "different" not in found
