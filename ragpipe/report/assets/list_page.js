@@ -2,7 +2,7 @@
 
 const PRINTED = 200;
 const EMPTY = "–";
-const isNarrow = () => matchMedia("(max-width: 760px)").matches;
+const isNarrow = () => matchMedia("(max-width: 900px)").matches;
 
 const figure = (value) => {
   if (!Number.isFinite(value)) return EMPTY;

@@ -39,6 +39,9 @@ const sidesOfRun = (index) => {
   return index.sample.map((sample, row) => [index.samples[sample], ...(single ? [] : [index.methods[index.method[row]]]), index.repeat[row]].join("/"));
 };
 
+/** A name that may be broken behind its signs. */
+const breakable = (name) => name.split(/(?<=[_-])/).flatMap((piece) => [piece, make("wbr")]);
+
 class ReportPage extends ListPage {
   constructor(blocks, index, columns) {
     const defaults = {
@@ -56,7 +59,7 @@ class ReportPage extends ListPage {
     this.lowQuestions = index.questions.map((text) => text.toLowerCase());
     this.differing = new Map();
     this.fillColumnsMenu();
-    matchMedia("(max-width: 760px)").addEventListener("change", () => this.refresh());
+    matchMedia("(max-width: 900px)").addEventListener("change", () => this.refresh());
   }
 
   get score() { return this.better.has(this.state.score) ? this.state.score : this.index.main; }
@@ -199,11 +202,11 @@ class ReportPage extends ListPage {
     const head = (sort, text, back = `-${sort}`) => {
       const isOn = [sort, back].includes(this.state.sort);
       return make("button", { type: "button", class: "plain", title: `order by ${text}`, "aria-pressed": String(isOn), onclick: () => this.address.set({ sort: this.state.sort === sort ? back : sort }) },
-        text.split(/(?<=[_-])/).flatMap((piece) => [piece, make("wbr")]), isOn && (this.state.sort === sort ? " ▾" : " ▴"));
+        breakable(text), isOn && (this.state.sort === sort ? " ▾" : " ▴"));
     };
     const worstFirst = (name) => (this.better.get(name) > 0 ? head(name, name) : head(`-${name}`, name, name));
     const heads = this.byQuestion ? [...this.index.methods.map((name) => head(`method:${name}`, name)), head("difference", "max − min")] : this.shownScores.map(worstFirst);
-    byId("list-head").replaceChildren(make("span", { text: this.byQuestion ? `${this.score} of each method` : "case" }), ...heads);
+    byId("list-head").replaceChildren(make("span", {}, this.byQuestion ? breakable(this.score) : "case"), ...heads);
     const { style } = byId("list-box").parentElement;
     style.setProperty("--figures", heads.length);
     style.setProperty("--lead", this.byQuestion ? "9rem" : "13rem");

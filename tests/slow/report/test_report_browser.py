@@ -95,7 +95,7 @@ def test_the_worst_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> N
     assert shown.page.text_content("#count-of") == "cases on 20 questions"
     cells = shown.page.locator("#list [role=option]:nth-child(1) .cell").all_text_contents()
     assert cells == ["0.00\u00a0✗", "1.00\u00a0✓", "1.00"]
-    assert shown.page.text_content("#list-head") == "grade of each method" + "base" + "new" + "max − min"
+    assert shown.page.text_content("#list-head") == "grade" + "base" + "new" + "max − min"
     assert case_open(shown) == "q00/base/1", "the worst case is open from the start"
     assert shown.page.locator("#cases *").count() < 700
 
