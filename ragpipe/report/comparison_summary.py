@@ -93,7 +93,7 @@ def headline_rows(comparison: Mapping[str, Any]) -> list[list[str]]:
 
 def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What stands below the table on a terminal: flips of the first headline score, slices and failure modes that differ, and what
-    the page has too; the page has the flips of all scores and the slices of the failure modes."""
+    the page has too; the page has the flips of all scores and more slices."""
     side = document["candidates"][comparison["candidate"]]
     for name, score in comparison["scores"].items():
         if mark := parts_mark(score).strip(" ()"):
@@ -101,6 +101,7 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     if len((comparison["versions"] or {}).get("scores", ())) != 1:  # else the line on versions says the same
         yield from islice(flip_lines(comparison, side), 1)
     yield from slice_lines(comparison["slices"])
+    yield from mode_lines(comparison, side, slices=1)
     yield from _notes(document, comparison)
 
 
@@ -178,14 +179,14 @@ def mode_rows(modes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
-def mode_lines(comparison: Mapping[str, Any], side: Mapping[str, Any]) -> Iterator[str]:
+def mode_lines(comparison: Mapping[str, Any], side: Mapping[str, Any], *, slices: int = NAMED) -> Iterator[str]:
     """`false_rejection: 28 cases no longer have it (q-1, ...), 1 has it now (q-7)` of each failure mode that is better or worse, and the
-    slices in which it is; values that one side lost. `side` is the candidate."""
+    first `slices` in which it is; values that one side lost. `side` is the candidate."""
     for name, mode in comparison["failure_modes"].items():
         if mode["state"] in ("better", "worse"):
             gone, new = (_cases_text(mode["flips"][direction], side) for direction in ("to_passed", "to_failed"))
             yield f"{name}: {gone} no longer, {new} now"
-            for row in _decided(mode["slices"])[:NAMED]:
+            for row in _decided(mode["slices"])[:slices]:
                 yield (
                     f"{state_text(row)} in {slice_text(row)}: {name} {rate_text(row['base_mean'])} -> "
                     f"{rate_text(row['candidate_mean'])}, n = {whole(row['n'])}"

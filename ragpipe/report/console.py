@@ -60,11 +60,11 @@ class Console:
         self.resume: tuple[str, ...] | None = ()
 
     def say(self, text: str = "", *, is_prose: bool | None = None) -> None:
-        """Print a line of results, or several. Where the width is known, prose is broken at blanks, and goes on below its beginning; by
-        default a line is prose that does not begin with a blank."""
+        """Print a line of results, or several. On a terminal prose is broken at blanks, and goes on below its beginning; by default a
+        line is prose that does not begin with a blank."""
         for line in printable(text).split("\n"):
             indent = line[: len(line) - len(line.lstrip(" "))]
-            breaks = self._knows_width and (not indent if is_prose is None else is_prose)
+            breaks = self._out.isatty() and (not indent if is_prose is None else is_prose)
             self.lines(wrapped((line,), self.width, f"{indent}  ", breaks_words=False) if breaks else [(line,)])
 
     def lines(self, lines: Iterable[Line]) -> None:
@@ -77,7 +77,7 @@ class Console:
         if not self.has_warned(text):
             self.note_warned(text)
             line: Line = (Caution("warning:"), f" {text}")
-            self.warn_lines(wrapped(line, self.width, breaks_words=False) if self._knows_width else [line])
+            self.warn_lines(wrapped(line, self.width, breaks_words=False) if self._err.isatty() else [line])
 
     def has_warned(self, text: str) -> bool:
         """Whether this warning, or one with more words, was printed."""
@@ -140,11 +140,6 @@ class Console:
         import shutil
 
         return shutil.get_terminal_size((80, 24)).columns
-
-    @property
-    def _knows_width(self) -> bool:
-        """Whether somebody looks at a screen: in a file or a pipe a sentence stays on one line."""
-        return "COLUMNS" in os.environ or (self._out.isatty() and self._err.isatty())
 
     @property
     def screen(self) -> Screen:
@@ -310,7 +305,7 @@ class Progress:
 
 
 _SEPARATOR = " | "
-_WIDE = 76  # columns from which the noun stands behind the count
+_WIDE = 96  # columns from which the noun stands behind the count
 _KINDS = 3  # of errors, that a line of progress names
 _KIND = 24  # characters of each
 

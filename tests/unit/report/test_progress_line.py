@@ -44,7 +44,7 @@ def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False
         (20, "12/40 | 1:20 left"),
         (45, "judging █░░░░ 12/40 | 1:20 left | $0.1234"),
         (60, "judging ██░░░░░ 12/40 | 1:20 left | $0.1234 | 1 error"),
-        (80, "judging ███░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1)"),
+        (80, "judging ███░░░░░░░ 12/40 | 1:20 left | $0.1234 | 1 error (refused 1)"),
         (100, "judging ███░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429)"),
         (
             140,
@@ -63,7 +63,7 @@ def test_what_does_not_fit_falls_away_from_the_end(width: int, expected: str) ->
 
 
 def test_a_screen_without_blocks_has_a_bar_too() -> None:
-    assert progress_line(state(10), label="judging", elapsed=1, width=80, blocks="#-").startswith("judging ##-------- 10/40 cases")
+    assert progress_line(state(10), label="judging", elapsed=1, width=80, blocks="#-").startswith("judging ##-------- 10/40 |")
 
 
 def test_the_end_has_the_duration_and_nothing_under_way() -> None:
