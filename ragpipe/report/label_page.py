@@ -74,13 +74,18 @@ def label_page(
             title=f"{_TITLE}: {draw.question}",
             body=Markup(body),
             style=core_style() + _asset("label.css"),
-            script="\n".join([core_script(_PIECES), _asset("label_events.js"), _asset("label.js")]),
+            script=label_script(),
             blocks=[
                 json_block("about", about),
                 *(json_block(f"d{n}", shown[start : start + ROWS_PER_BLOCK]) for n, start in enumerate(starts)),
             ],
         )
     )
+
+
+def label_script() -> str:
+    """The script of the page: the same for every draw."""
+    return "\n".join([core_script(_PIECES), _asset("label_events.js"), _asset("label.js")])
 
 
 def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -79,8 +79,8 @@ def write_comparison(compared: ComparedRuns) -> Path:
     """Write the files of a comparison beside the (last) candidate, and return their folder, which the same comparison has
     again. Raises OutputError."""
     document = compared.document
-    sides = [[side["run_id"], side["method"]] for side in (document["base"], *document["candidates"])]
-    name = sha256({"sides": sides, "settings": document["settings"], "kind": document["kind"]})[:12]
+    sides = [(side["run_id"], side["method"]) for side in (document["base"], *document["candidates"])]
+    name = comparison_id(sides, document["settings"], document["kind"])
     folder = compared.candidates[-1].folder.root.parent / COMPARISONS / name
     make_folder(folder)
     sweep_temporaries(folder)
@@ -101,6 +101,11 @@ def write_comparison(compared: ComparedRuns) -> Path:
     page = compare_page(document, compared.base, compared.candidates, compared.comparisons)
     write_page(folder / "compare.html", page)
     return folder
+
+
+def comparison_id(sides: Sequence[tuple[str, str | None]], settings: Mapping[str, Any], kind: str) -> str:
+    """The name of the folder of a comparison: `sides` are run ids with methods, the base first, `settings` as its document has them."""
+    return sha256({"sides": list(map(list, sides)), "settings": dict(settings), "kind": kind})[:12]
 
 
 def _methods(folder: RunFolder, side: Side, settings: CompareSettings) -> list[str]:

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup
 
 from ragpipe.core.errors import DataError
 from ragpipe.core.text import on_one_line, printable
-from ragpipe.extras.view.listed_run import Counters, GatesVerdict, ListedRun, MainScore, RunState, rough_duration
-from ragpipe.extras.view.run_changes import RunChange
+from ragpipe.extras.view.listed_run import Counters, GatesVerdict, ListedRun, MainScore, rough_duration
+from ragpipe.extras.view.page_bar import comparison_with, run_address
+from ragpipe.extras.view.run_changes import RunChange, runs_before
 from ragpipe.extras.view.run_files import Sweep, opened_below
 from ragpipe.extras.view.run_index import Listing
 from ragpipe.report.history_chart import HistoryLine, HistoryPoint
@@ -38,8 +38,11 @@ def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange
         revision: what the page compares with that of `progress`, to know that it is old.
     """
     sweeps = {job: sweep for sweep in listing.sweeps for job in sweep.jobs}
+    befores = runs_before(listing.runs)
     rows = [
-        run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key)) for run in listing.runs
+        run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key))
+        | {"compare": _comparison(*comparison_with(listing, run, root, befores))}
+        for run in listing.runs
     ]
     return {
         "revision": revision,
@@ -49,22 +52,32 @@ def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange
         "rows": rows,
         "sweeps": [sweep_row(sweep) for sweep in listing.sweeps],
         "comparisons": [
-            [comparison_words(listing.comparisons[key], key), run_address(key, "compare.html")]
-            for key in sorted(listing.comparisons)
+            *(
+                [
+                    page_words(listing.comparisons[key], "compare.html", f"{key.rsplit('/', 2)[0]}: "),
+                    run_address(key, "compare.html"),
+                ]
+                for key in sorted(listing.comparisons)
+            ),
+            *([page_words(path.parent, path.name), run_address(key)] for key, path in sorted(listing.pages.items())),
         ],
         "history": history_lines(listing.runs, changes),
     }
 
 
-def comparison_words(root: Path, key: str) -> str:
-    """What a comparison compares, from the title of its page; its key where that has none."""
+def _comparison(link: str, command: str) -> list[str]:
+    """The link to the comparison with the run before and the command that makes it, as texts of the page."""
+    return [run_address(link) if link else "", printable(command)]
+
+
+def page_words(root: Path, file: str, lead: str = "") -> str:
+    """What a page is of, from its title; its name where that has none."""
     try:
-        with opened_below(root, ["compare.html"]) as file:
-            match = _PAGE_TITLE.search(file.read(4096).decode("utf-8", "replace"))
+        with opened_below(root, [file]) as content:
+            match = _PAGE_TITLE.search(content.read(4096).decode("utf-8", "replace"))
     except (DataError, OSError):
         match = None
-    name = key.rsplit("/", 2)[0]
-    return on_one_line(f"{name}: {unescape(match[1])}" if match else key)
+    return on_one_line(f"{lead}{unescape(match[1])}" if match else f"{root.name}/{file}")
 
 
 def progress_document(listing: Listing, revision: str) -> dict[str, Any]:
@@ -74,7 +87,7 @@ def progress_document(listing: Listing, revision: str) -> dict[str, Any]:
             "state": run.status.state,
             "reason": on_one_line(run.status.reason),
             "resume": printable(run.status.resume),
-            "live": live_words(run.status),
+            "live": live_words(run),
         }
         for run in listing.runs
         if run.is_unfinished
@@ -115,14 +128,9 @@ def _file(name: str) -> str:
 
 _WORDS = 200  # characters of a text on a row
 _NOUNS = {"collecting": "output"}
-_LINKS = {"report.html": "report", "report.md": "text"}
+_LINKS = {"report.html": "report", "report.md": "Markdown"}
 KINDS = {"blocked": "bad", "warned": "warn", "passed": "good", "none": ""}
 """The colour of a verdict; its words stand beside it."""
-
-
-def run_address(key: str, file: str) -> str:
-    """The address of a file of a run, from the page's own: the same on the server and in a static folder."""
-    return f"runs/{quote(key, safe='/')}/{file}"
 
 
 def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep: Sweep | None) -> dict[str, Any]:
@@ -141,7 +149,10 @@ def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep
         "when": run.created.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
         "state": run.status.state,
         "reason": _text(run.status.reason),
-        "links": [[_LINKS[file], run_address(run.key, file)] for file in run.files],
+        "links": [
+            *([_LINKS[file], run_address(run.key, file)] for file in run.files),
+            *([page.name, run_address(run.key, page.path)] for page in run.pages),
+        ],
         "judge": _text(run.judge),
         "data": _text(run.data),
         "cost": run.cost,
@@ -156,20 +167,21 @@ def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep
     if run.verdict is not None:
         row["verdict"] = _verdict(run.verdict)
     if run.main is not None:
-        row |= {"score": _text(run.main.name), "overall": score_words(run.main), "mean": run.main.mean}
+        pooled = f", mean of {run.main.methods} methods" if run.main.methods > 1 else ""
+        row |= {"score": _text(run.main.name) + pooled, "overall": score_words(run.main), "mean": run.main.mean}
     if has_before:
         row["change"] = ["…", "", ""] if change is None else [change.words, change.state, change.before]
     if sweep is not None:
         row["sweep"] = sweep.key
     if run.is_unfinished:
-        row["live"] = live_words(run.status)
+        row["live"] = live_words(run)
     return row
 
 
 def sweep_row(sweep: Sweep) -> dict[str, Any]:
     """What the page shows of a sweep: its words with several values, and where its table is."""
     values = [word for word in sweep.words if "," in word] or list(sweep.words)
-    return {"key": sweep.key, "words": _text(" ".join(values)), "link": run_address(sweep.key, "comparison.md")}
+    return {"key": sweep.key, "words": _text(" ".join(values)), "link": run_address(sweep.key, sweep.file)}
 
 
 def score_words(score: MainScore) -> str:
@@ -184,8 +196,9 @@ def _verdict(verdict: GatesVerdict) -> dict[str, Any]:
     return {"words": verdict.words, "kind": KINDS[verdict.outcome], "sentences": sentences}
 
 
-def live_words(status: RunState) -> dict[str, Any]:
-    """What the page shows of a run that is going on, has stalled or was stopped: figures in the order of the page."""
+def live_words(run: ListedRun) -> dict[str, Any]:
+    """What the page shows of a run that is going on, has stalled or was stopped: figures in the order of the page, its newest cases."""
+    status = run.status
     counters = status.counters or Counters(None, 0, 0)
     state, total = counters.state, max(0, counters.total)
     groups = sorted(state.error_groups.items(), key=lambda item: (-item[1], item[0])) if state else []
@@ -195,6 +208,7 @@ def live_words(status: RunState) -> dict[str, Any]:
         "share": round(min(1.0, max(0.0, counters.done / total)), 4) if total else None,
         "figures": list(_figures(state, is_gone=status.is_gone)) if state else [],
         "errors": [[_text(name), whole(n)] for name, n in groups[:8]],
+        "cases": run.cases,
     }
     if status.state == "running" and state and state.seconds_left is not None:
         live["left"] = f"{rough_duration(state.seconds_left)} left"

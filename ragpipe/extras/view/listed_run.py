@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +19,11 @@ from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.score import judge_name
 from ragpipe.core.text import on_one_line
 from ragpipe.core.usage import Usage
+from ragpipe.extras.view.live_cases import LiveCase, newest_cases
 from ragpipe.extras.view.run_files import bytes_below, file_mark, is_file_below, json_below, manifest_below
-from ragpipe.report.styled_text import is_recorded, price
+from ragpipe.report.model import PageLink
+from ragpipe.report.section_page import pages_of
+from ragpipe.report.styled_text import is_recorded, money, price
 from ragpipe.runs.manifest import COMPLETE, INCOMPLETE, JUDGING_DONE
 from ragpipe.score.gate_results import trust_words
 from ragpipe.store.processes import Process, is_alive
@@ -187,7 +191,9 @@ def rough_duration(seconds: float) -> str:
 
 FILES = ("report.html", "report.md")
 """The reports of a run that the page links to."""
+_PAGES = 20  # other pages of a run
 _MARKED = (
+    ("agreement.html",), ("selftest.html",), ("calibration",), ("labels",),
     ("manifest.json",), ("gates.json",), ("final", "metrics.json"), ("final", "cost.json"), (".lock",), ("calibration", "calibration.json"),
     *((name,) for name in FILES),
 )  # fmt: skip
@@ -196,8 +202,8 @@ _REASON = 160  # characters of what is wrong with a folder
 
 @dataclass(frozen=True)
 class MainScore:
-    """The score a run is known by: the overall score, else its first headline score. `noise` is the judge's noise floor where
-    each case was judged several times."""
+    """The score a run is known by: the overall score, else its first headline score, over all `methods`. `noise` is the judge's noise
+    floor where each case was judged several times."""
 
     name: str
     mean: float
@@ -207,6 +213,7 @@ class MainScore:
     scale: tuple[float | None, float | None]
     higher_is_better: bool
     noise: float | None
+    methods: int = 1
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,8 @@ class GatesVerdict:
 @dataclass(frozen=True)
 class ListedRun:
     """One run folder. `key` is its path below the output folder, with `/`; a folder that cannot be read has its reason in
-    `status` and nothing else. `mark` is what its files were before they were read. `series` is equal for runs whose main scores were measured in the same way on the same cases."""
+    `status` and nothing else. `mark` is what its files were before they were read. `series` is equal for runs whose main scores were measured in the same way on the same cases. `pages` are the other
+    pages in its folder, `cases` the newest ones while it goes on."""
 
     key: str
     name: str
@@ -239,6 +247,8 @@ class ListedRun:
     series: str = ""
     source_run: str = ""
     selftest: bool = False
+    pages: tuple[PageLink, ...] = ()
+    cases: tuple[LiveCase, ...] = ()
     mark: tuple[Any, ...] = ()
 
     @property
@@ -300,6 +310,11 @@ def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
             "verdict": _verdict(root),
             "cost": _cost(json_below(root, "final", "cost.json")),
         }
+    elif status.counters is not None and status.counters.state is not None:
+        figures["cost"] = money(status.counters.state.usd)
+    if status.state in UNFINISHED:
+        scoring = manifest["identity"].get("scoring")
+        figures["cases"] = newest_cases(root, _newest_iteration(root), scoring if isinstance(scoring, dict) else {})
     return ListedRun(
         key,
         name,
@@ -308,6 +323,7 @@ def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
         _created(manifest, root),
         status,
         files=tuple(file for file in FILES if is_file_below(root, file)),
+        pages=tuple(islice(pages_of(root), _PAGES)),
         data=str(manifest["data"]["name"]),
         series=_series(manifest),
         source_run=str(manifest.get("source_run") or ""),
@@ -335,6 +351,7 @@ def run_score(metrics: Mapping[str, Any]) -> MainScore | None:
         (_finite(scale["low"]), _finite(scale["high"])),
         bool(scale["higher_is_better"]),
         _finite(noise.get("floor")),
+        len(metrics.get("by", {}).get("method", {})),
     )
 
 

@@ -14,7 +14,7 @@ from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.core.version import FORMAT, format_mismatch
 from ragpipe.runs.run_list import run_folders, run_list_folders
 from ragpipe.store.files import open_regular
-from ragpipe.store.run_folder import COMPARISONS, SWEEPS
+from ragpipe.store.run_folder import COMPARISONS, HISTORY, SWEEPS
 from ragpipe.store.run_tables import check_sealed, shape_fault
 
 JSON_MAX = 64 << 20
@@ -110,26 +110,39 @@ class Sweep:
     jobs: tuple[str, ...]
     root: Path
 
+    @property
+    def file(self) -> str:
+        """Its page; of one without a page its table in Markdown."""
+        return "comparison.html" if is_file_below(self.root, "comparison.html") else "comparison.md"
+
 
 @dataclass
 class FolderScan:
-    """The folders below an output folder by their keys: paths from there, with `/`."""
+    """The folders below an output folder by their keys: paths from there, with `/`. `pages` are single pages: histories of names, and
+    what is known of the drift of judges."""
 
     runs: dict[str, Path] = field(default_factory=dict)
     comparisons: dict[str, Path] = field(default_factory=dict)
     sweeps: dict[str, Path] = field(default_factory=dict)
+    pages: dict[str, Path] = field(default_factory=dict)
 
 
 def scan_folder(root: Path) -> FolderScan:
     """Look through an output folder. Raises OSError where the folder itself cannot be read."""
     os.listdir(root)
     scan = FolderScan()
+    drift = root / ".store" / "drift"
+    found = [] if drift.is_symlink() or drift.parent.is_symlink() else sorted(drift.glob("*.html"))
     for folder in run_list_folders(root):
         name = folder.relative_to(root).as_posix()
         scan.runs |= _by_key(name, run_folders(folder))
+        found += [] if (folder / HISTORY).is_symlink() else [folder / HISTORY / "history.html"]
         for kind, places, file in ((COMPARISONS, scan.comparisons, "compare.html"), (SWEEPS, scan.sweeps, "sweep.json")):
             made: Iterable[Path] = () if (folder / kind).is_symlink() else run_folders(folder / kind)
             places |= _by_key(f"{name}/{kind}", (path for path in made if file_mark(path, file)))
+    for path in found:
+        if is_file_below(path.parent, path.name):
+            scan.pages |= _by_key(path.parent.relative_to(root).as_posix(), [path])
     return scan
 
 

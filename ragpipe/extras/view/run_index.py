@@ -13,8 +13,8 @@ from typing import Any
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.text import on_one_line
-from ragpipe.extras.view.listed_run import ListedRun, read_run, run_mark
-from ragpipe.extras.view.run_files import Sweep, file_mark, read_sweep, scan_folder
+from ragpipe.extras.view.listed_run import FILES, ListedRun, read_run, run_mark
+from ragpipe.extras.view.run_files import FolderScan, Sweep, file_mark, read_sweep, scan_folder
 
 EVERY_S = 1.0
 """So often the folder is looked at while somebody asks."""
@@ -25,11 +25,12 @@ PUBLISH_S = 0.5
 @dataclass(frozen=True)
 class Listing:
     """The folder at a moment. `runs` is newest first; `unread` counts those that are still to be read. `comparisons` are the
-    folders of `task=compare` by key. `revision` changes with what is shown of finished runs."""
+    folders of `task=compare` by key, `pages` histories and checks for drift. `revision` changes with what is shown of finished runs."""
 
     runs: tuple[ListedRun, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
     comparisons: Mapping[str, Path] = field(default_factory=dict)
+    pages: Mapping[str, Path] = field(default_factory=dict)
     unread: int = 0
     revision: str = ""
     error: str = ""
@@ -42,6 +43,26 @@ class Listing:
     def sweep(self, key: str) -> Sweep | None:
         """The sweep of a key; None for any other word."""
         return next((sweep for sweep in self.sweeps if sweep.key == key), None)
+
+    def file(self, path: str) -> tuple[Path, tuple[str, ...]] | None:
+        """The folder and the way below it of a file that the page links to, by its address; None for any other."""
+        parts = path.split("/")
+        for length in range(1, min(4, len(parts))):
+            key, name = "/".join(parts[:-length]), "/".join(parts[-length:])
+            run, sweep = self.by_key.get(key), self.sweep(key)
+            if run and (name in FILES or name in [page.path for page in run.pages]):
+                return run.root, tuple(parts[-length:])
+            if sweep and name in ("comparison.html", "comparison.md"):
+                return sweep.root, (name,)
+            if name == "compare.html" and key in self.comparisons:
+                return self.comparisons[key], (name,)
+        return (self.pages[path].parent, (self.pages[path].name,)) if path in self.pages else None
+
+    def neighbours(self, run: ListedRun) -> tuple[ListedRun | None, ListedRun | None]:
+        """The run before and the one after of the same name that have a report."""
+        same = [other for other in self.runs if other.name == run.name and (other is run or "report.html" in other.files)]
+        place = same.index(run)
+        return same[place + 1] if place + 1 < len(same) else None, same[place - 1] if place else None
 
 
 class RunIndex:
@@ -87,7 +108,7 @@ class RunIndex:
             yield Listing(error=on_one_line(f"{self.root} cannot be read: {error.strerror}"))
             return
         published = time.monotonic()
-        paths, comparisons = scan.runs, scan.comparisons
+        paths = scan.runs
         sweeps = tuple(self._read_sweeps(scan.sweeps))
         self._known = {key: known for key, known in self._known.items() if key in paths}
         unread = [key for key in paths if key not in self._known]
@@ -98,14 +119,14 @@ class RunIndex:
                 self._known[key] = read_run(root, key)
             if known is None and time.monotonic() - published > PUBLISH_S:
                 published = time.monotonic()
-                yield self._assembled(sweeps, comparisons, sum(key not in self._known for key in unread))
-        yield self._assembled(sweeps, comparisons, 0)
+                yield self._assembled(sweeps, scan, sum(key not in self._known for key in unread))
+        yield self._assembled(sweeps, scan, 0)
 
-    def _assembled(self, sweeps: tuple[Sweep, ...], comparisons: Mapping[str, Path], unread: int) -> Listing:
+    def _assembled(self, sweeps: tuple[Sweep, ...], scan: FolderScan, unread: int) -> Listing:
         runs = sorted(self._known.values(), key=lambda run: (run.created, run.key), reverse=True)
         marks = [(run.key, run.status.state, run.mark) for run in runs]
-        revision = sha256([marks, [sweep.key for sweep in sweeps], sorted(comparisons), unread])[:12]
-        return Listing(tuple(runs), sweeps, comparisons, unread, revision)
+        revision = sha256([marks, [sweep.key for sweep in sweeps], sorted((*scan.comparisons, *scan.pages)), unread])[:12]
+        return Listing(tuple(runs), sweeps, scan.comparisons, scan.pages, unread, revision)
 
     def _read_sweeps(self, paths: Mapping[str, Path]) -> Iterator[Sweep]:
         for key, path in paths.items():

@@ -13,6 +13,7 @@ from pathlib import Path
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.version import FORMAT
 from ragpipe.extras.view.index_document import index_document, index_page
+from ragpipe.extras.view.page_bar import page_bar, with_bar
 from ragpipe.extras.view.run_changes import all_changes
 from ragpipe.extras.view.run_files import opened_below
 from ragpipe.extras.view.run_index import Listing, RunIndex
@@ -23,6 +24,7 @@ from ragpipe.store.run_folder import RunFolder
 
 CONTENTS = "site.json"
 """Says that a folder is a site: the next one replaces its pages."""
+_HEAD = 1 << 20  # bytes of a page in which its body begins
 _TITLE = "the site was not written"
 _FINISHED = ("complete", "incomplete")
 
@@ -73,6 +75,9 @@ def write_site(root: Path, target: Path) -> SiteContents:
             path = target.joinpath("runs", key, *parts)
             path.parent.mkdir(parents=True, exist_ok=True)
             with opened_below(source, parts) as content, open(path, "wb") as file:
+                if path.suffix == ".html":
+                    bar = page_bar(chosen, "/".join((key, *parts)), home="index.html")
+                    file.write(with_bar(content.read(_HEAD), bar))
                 shutil.copyfileobj(content, file)
         write_unless_same(target / "index.html", page_html(index_page(document, is_live=False)))
     except OSError as error:
@@ -92,13 +97,15 @@ def _check_target(root: Path, target: Path) -> None:
 def _files(listing: Listing) -> Iterator[tuple[Path, tuple[str, ...], str]]:
     """The files of a site: the folder, the path below it, and the key of the folder."""
     for run in listing.runs:
-        yield from ((run.root, (name,), run.key) for name in run.files)
+        yield from ((run.root, tuple(name.split("/")), run.key) for name in (*run.files, *(page.path for page in run.pages)))
         yield from _side_files(run.root, "report.data", run.key)
     for key, root in listing.comparisons.items():
         yield root, ("compare.html",), key
         yield from _side_files(root, "compare.data", key)
     for sweep in listing.sweeps:
-        yield sweep.root, ("comparison.md",), sweep.key
+        yield sweep.root, (sweep.file,), sweep.key
+    for address, path in listing.pages.items():
+        yield path.parent, (path.name,), address.removesuffix(f"/{path.name}")
 
 
 def _side_files(root: Path, name: str, key: str) -> Iterator[tuple[Path, tuple[str, ...], str]]:

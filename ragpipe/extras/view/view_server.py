@@ -15,24 +15,29 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from aiohttp import web
+from markupsafe import Markup
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.core.text import escape_unprintable
-from ragpipe.extras.view.index_document import index_document, index_page, progress_document, run_address
-from ragpipe.extras.view.listed_run import FILES
+from ragpipe.extras.view.index_document import index_document, index_page, progress_document
+from ragpipe.extras.view.listed_run import ListedRun
+from ragpipe.extras.view.page_bar import page_bar, run_address, with_bar
 from ragpipe.extras.view.run_changes import RunChange, RunChanges
 from ragpipe.extras.view.run_files import opened_below
 from ragpipe.extras.view.run_index import Listing, RunIndex
 from ragpipe.report.compare_page import compare_script
 from ragpipe.report.console import Console
+from ragpipe.report.label_page import label_script
 from ragpipe.report.page_file import content_hash, page_html
 from ragpipe.report.run_page import report_script
 from ragpipe.runs.finished_run import task_settings
@@ -132,7 +137,8 @@ class ViewServer:
         app.router.add_get("/progress", self._progress)
         run = "/runs/{key:" + _KEY + "}"
         app.router.add_get(run + r"/{folder:(report|compare)\.data}/" + _SIDE_FILE, self._run_side_file)
-        app.router.add_get(run + "/{file:[a-z.]+}", self._file)
+        app.router.add_get("/runs/{path:" + _KEY + "}", self._file)
+        app.router.add_get("/shared", self._shared)
         app.on_response_prepare.append(_add_headers)
         app.on_cleanup.append(self._stop)
         return app
@@ -171,19 +177,33 @@ class ViewServer:
         return web.json_response(progress_document(listing, revision))
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        """A file of a run, of a comparison or of a sweep: of the folders in the index those that it lists, and no other."""
-        key, name = request.match_info["key"], request.match_info["file"]
-        listing = await self._listing()
-        if (run := listing.by_key.get(key)) and name in FILES:
-            root = run.root
-        elif name == "compare.html" and key in listing.comparisons:
-            root = listing.comparisons[key]
-        elif name == "comparison.md" and (sweep := listing.sweep(key)):
-            root = sweep.root
-        else:
+        """A page of a run, of a comparison or of a sweep, or of a name: those that the index lists, and no other."""
+        path, listing = request.match_info["path"], await self._listing()
+        found = listing.file(path)
+        if found is None:
             raise web.HTTPNotFound
-        is_page = name.endswith(".html")
-        return await _sent(request, _opened(root, name), "text/html" if is_page else _TEXT, is_page=is_page)
+        root, parts = found
+        if not path.endswith(".html"):
+            return await _sent(request, _opened(root, *parts), _TEXT)
+        bar = partial(page_bar, listing, path, root=self.options.root)
+        return await _sent(request, _opened(root, *parts), "text/html", bar=bar)
+
+    async def _shared(self, request: web.Request) -> web.Response:
+        """How many samples two runs of the index share."""
+        listing = await self._listing()
+        runs = [listing.by_key.get(request.query.get(side, "")) for side in ("a", "b")]
+
+        def ids(run: ListedRun) -> set[str]:
+            with opened_below(run.root, ["samples.parquet"]) as file:
+                return set(pq.read_table(file, columns=["id"])["id"].to_pylist())
+
+        try:
+            both = await asyncio.to_thread(lambda: [ids(run) for run in runs if run])
+        except (DataError, pa.ArrowException, OSError) as error:
+            raise web.HTTPNotFound(reason="no samples that can be read") from error
+        if len(both) < 2:
+            raise web.HTTPNotFound
+        return web.json_response({"shared": len(both[0] & both[1])})
 
     async def _run_side_file(self, request: web.Request) -> web.StreamResponse:
         """A file of `report.data` or `compare.data`, beside the page of a run or of a comparison."""
@@ -220,14 +240,20 @@ async def _side_file(root: Path, folder: str, name: str) -> web.Response:
     return web.Response(body=content, content_type="text/javascript", charset="utf-8")
 
 
-async def _sent(request: web.Request, file: BinaryIO, kind: str, *, is_page: bool = False) -> web.StreamResponse:
-    """Send a file piece by piece, with the policy that it may have."""
+async def _sent(
+    request: web.Request, file: BinaryIO, kind: str, *, bar: Callable[..., Markup] | None = None
+) -> web.StreamResponse:
+    """Send a file piece by piece; a page, which has a `bar`, with the policy that it may have."""
     with file:
         length = os.fstat(file.fileno()).st_size
         piece = await asyncio.to_thread(file.read, _CHUNK)
+        policy, before = page_policy(piece[:HEAD]) if bar else "", len(piece)
+        if bar:
+            piece = with_bar(piece, bar(is_own=_SANDBOX not in policy))
+        length += len(piece) - before
         response = web.StreamResponse(headers={"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(length)})
-        if is_page:
-            response.headers["Content-Security-Policy"] = page_policy(piece[:HEAD])
+        if bar:
+            response.headers["Content-Security-Policy"] = policy
         with contextlib.suppress(ConnectionResetError):  # the tab was closed before all was sent
             await response.prepare(request)
             sent = 0
@@ -414,4 +440,4 @@ def is_side_file(content: bytes) -> bool:
 @cache
 def own_scripts() -> frozenset[str]:
     """The hashes of the scripts of ragpipe's pages, as this version writes them."""
-    return frozenset(map(content_hash, (compare_script(), report_script())))
+    return frozenset(map(content_hash, (compare_script(), report_script(), label_script(), "")))

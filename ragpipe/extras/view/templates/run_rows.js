@@ -3,6 +3,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 const STATE_KINDS = { running: "", stalled: "bad", stopped: "warn", incomplete: "warn", complete: "good", broken: "bad", refused: "warn" };
 
+const VERDICT_KINDS = { pass: "good", miss: "bad", "": "" };
+
 /** The elements of a drawing that was made in Python: [tag, attributes, children]. */
 function drawn([tag, attributes, children]) {
   const element = document.createElementNS(SVG, tag);
@@ -34,7 +36,7 @@ class RunRows {
       head,
       cell({ class: "verdict" }, this.verdict(row)),
       cell({ class: "score", "data-head": row.score ?? "" }, row.overall ?? "", row.score && make("small", { class: "score-name", text: row.score })),
-      cell({ class: "change-cell", "data-head": "before" }, row.change && this.change(row.change)),
+      cell({ class: "change-cell", "data-head": "before" }, row.change && this.change(row.change), this.comparison(row)),
       cell({ class: "num cost", text: row.cost }),
       cell({ class: "num when", text: row.when }));
   }
@@ -74,11 +76,18 @@ class RunRows {
     return [make("span", { class: `change ${state}`, text: mark + words }), state && make("small", { text: `${state} against ${before.split("/").pop()}` })];
   }
 
+  /** The comparison with the run before: where it is, or the command that makes it. */
+  comparison({ compare: [link, command], name, id }) {
+    if (link) return make("small", {}, make("a", { href: link, text: "comparison", "aria-label": `comparison of ${name} ${id} with the run before` }));
+    if (!command || !this.onTick) return null;
+    return make("details", { class: "no-print" }, make("summary", { text: "compare" }), this.command(command));
+  }
+
   /** The row over the jobs of a sweep. */
   sweep(sweep, jobs, isOpen) {
     const button = make("button", { type: "button", "aria-expanded": String(isOpen), onclick: () => this.onOpen(sweep.key), text: `${isOpen ? "−" : "+"} sweep of ${jobs.length}` });
     return make("tr", { role: "row", class: "group", "data-key": sweep.key },
-      cell({ colspan: this.onTick ? 7 : 6 }, button, ` ${jobs[0].name} `, make("span", { class: "mono", text: sweep.words }), make("span", { class: "reports" }, " ", make("a", { href: sweep.link, text: "table" }))));
+      cell({ colspan: this.onTick ? 7 : 6 }, button, ` ${jobs[0].name} `, make("span", { class: "mono", text: sweep.words }), make("span", { class: "reports" }, " ", make("a", { href: sweep.link, text: "comparison of the jobs" }))));
   }
 
   /** The card of a run that goes on, or has stalled. */
@@ -92,6 +101,9 @@ class RunRows {
       make("p", { class: "small", text: [live.done, row.reason].filter(Boolean).join("; ") }),
       live.figures.length > 0 && make("dl", { class: "figures" }, live.figures.map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", { text: value })))),
       live.errors.length > 0 && make("p", { class: "small" }, "errors: ", live.errors.map(([name, n]) => [make("span", { class: "badge bad", text: `${name} ${n}` }), " "])),
+      live.cases.length > 0 && make("ul", { class: "cases", "aria-label": "newest cases" }, live.cases.map(([question, method, scores]) => make("li", {},
+        make("span", { text: question }), make("small", { class: "soft", text: ` ${method} ` }),
+        scores.map(([name, value, verdict]) => [make("span", { class: `badge ${VERDICT_KINDS[verdict]}`, text: [name, value, verdict].filter(Boolean).join(" ") }), " "])))),
       row.resume && [make("p", { class: "small", text: "To go on where it stopped (answered questions are not asked again):" }), this.command(row.resume)]);
   }
 

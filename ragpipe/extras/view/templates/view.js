@@ -161,6 +161,15 @@ class ViewPage {
     const { chosen } = this;
     byId("choice").hidden = !this.index.isLive || chosen.length === 0;
     byId("choice").textContent = chosen.length === 2 ? this.command() : `chosen: ${chosen[0] ?? ""}; choose one more`;
+    if (chosen.length === 2) this.checkShared(chosen);
+  }
+
+  /** Two runs without a shared sample are not compared. */
+  async checkShared(chosen) {
+    const [a, b] = chosen;
+    const reply = await fetch(`shared?${new URLSearchParams({ a, b })}`, { cache: "no-store" }).catch(() => null);
+    const { shared } = reply?.ok ? await reply.json() : {};
+    if (shared === 0 && this.chosen.join() === chosen.join()) byId("choice").textContent = "These two runs share no sample: there is nothing to compare.";
   }
 
   open(key) { this.address.set({ sweep: this.state.sweep === key ? "" : key }); }
