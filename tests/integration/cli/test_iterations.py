@@ -142,6 +142,7 @@ def test_a_gate_changes_its_mind_by_the_corrected_mean(demo: Path, tmp_path: Pat
     (gate,) = read(made / "gates.json")["gates"]
     assert (code, gate["verdict"]) == (3, "failed"), "the judge alone says .79"
     assert gate["corrected"]["raw"] > 0.75
+    assert f", corrected by {gate['corrected']['labels']} labels, uncorrected {gate['corrected']['raw']:.4g} (" in gate["sentence"]
     assert gate["interval"]["high"] < 0.65
     rows = pq.read_table(made / "iteration-1/records.parquet").to_pylist()
     rows = [row for row in rows if row["faithfulness"] is not None]

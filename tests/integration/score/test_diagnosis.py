@@ -224,6 +224,8 @@ def test_a_method_that_had_the_easy_questions_is_not_better(tmp_path: Path) -> N
     assert {name: figures["mean"] for name, figures in one["methods"].items()} == pytest.approx({"a": 0.9, "b": 0.8})
     assert [one["methods"][m]["pass_rate"] for m in "ab"] == [1.0, 1.0]
     assert "methods share 2 of 4 questions" in " ".join(warning_texts(found))
+    write_run(tmp_path / "apart", [rows[0], rows[-1]])
+    assert "methods share none of 2 questions" in " ".join(warning_texts(score(tmp_path / "apart", [FAITHFUL], PLAIN)))
 
 
 def test_a_question_that_one_method_skipped_is_not_shared(tmp_path: Path) -> None:

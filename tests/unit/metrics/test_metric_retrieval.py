@@ -107,6 +107,8 @@ TABLE = [
     ("one of the snippets", {"chunks": [place("A", text="an X\n Y here")], "anchors": [place("A", snippets=["q", "x y"])]},
      {"require_snippet": True}, {"mrr": 1}),
     ("anchors under trec order", {"chunks": [place("Z", score=0.1), place("A", score=0.9)], "anchors": [place("A")]}, {"order": "trec"}, {"mrr": 1}),
+    ("anchors under trec order: ties by id, descending", {"chunks": [place("A", score=0.5), place("Z", score=0.5)], "anchors": [place("A")]},
+     {"order": "trec"}, {"mrr": 0.5}),
     # several required supports
     ("all groups", {"chunks": docs("a", "x", "b"), "relevant_docs": ["a", "b"], "required_support_groups": [["a"], ["b"]]}, {},
      {"hit@1": 1, "recall_all@1": 0, "recall_all@3": 1}),

@@ -148,6 +148,9 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
     assert unit_value(correctness["mean"], found["declared"]["correctness"]) == pytest.approx((1.0 + 0.25 + 0.75) / 3)
     assert correctness["skipped"] == {"no_reference_answer": 1}
     assert correctness["errors"] == {"refused": 1, "unparsable": 1}
+    write_run(tmp_path / "many", [Row(f"q{n}", "a", {"correctness": ("skipped", f"why_{n // 2}")}) for n in range(46)])
+    skipped = score(tmp_path / "many", [CORRECT], PLAIN)["overall"]["scores"]["correctness"]["skipped"]
+    assert skipped == {f"why_{n}": 2 for n in range(20)} | {"(other)": 6}
     # 5, 2, 4 on 1..5 of the questions q1 q1 q2: one of two questions is no ground for more than this
     assert correctness["interval"]["method"] == "wilson_n_eff"
     assert correctness["interval"]["too_few"]

@@ -34,6 +34,7 @@ def of(*changes: tuple[int, float], low: float | None = 0, high: float | None = 
         (((5, 0.2), (995, 0)), "same", None),
         (((6, 0.01), (94, 0)), "same", None),
         (((50, 0.02), (50, -0.01)), "same", None),  # the 95 % interval excludes 0, but .02 does not matter
+        (((6, 0.0799), (10, 0)), "better", None),  # the end and its lean: .05003 with t of 15 degrees of freedom, .04999 with 17
         (((60, 0.4), (40, -0.1)), "better", None),
         (((60, -0.4), (40, 0.1)), "worse", None),
         (((10, 0.4), (8, -0.4)), "inconclusive", "too_wide"),
@@ -93,7 +94,7 @@ def test_rows_needed_with_few_changes() -> None:
     assert stats.poisson.sf(5, 7.906) == pytest.approx(0.8, abs=1e-4)
     assert of((4, 0.1), (36, 0)).n_needed == math.ceil(40 * 7.906 / 4)
     assert of((4, 0.1), (96, 0)).n_needed == next(n for n in range(101, 999) if stats.binom.cdf(4, n, 0.05) <= 0.05)
-    assert of((40, 0)).n_needed == 59
+    assert of((40, 0)).n_needed == of((40, 0), low=1, high=5, smallest_effect=0.2).n_needed == 59
     assert of((40, 0), low=None).n_needed is None
 
 
@@ -109,14 +110,14 @@ def test_few_large_changes_are_no_proof_of_the_same(size: float) -> None:
 
 
 def test_rows_needed_where_the_truth_lies_between() -> None:
-    """400 rows were enough for .05, but the mean is .03: what .03 needs to differ from 0, or from .05."""
-    verdict = of((230, 0.27), (170, -0.27), smallest_effect=0.08)
+    """400 rows were enough for .04, but the mean is .02: what .02 needs to differ from 0, or from .04."""
+    verdict = of((215, 0.27), (185, -0.27), smallest_effect=0.04)
     paired = verdict.paired
-    assert paired.difference == pytest.approx(0.0405)
+    assert paired.difference == pytest.approx(0.02025)
     size, error = paired.difference, paired.error
     unlike, alike = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)), (stats.norm.ppf(0.95) + stats.norm.ppf(0.8))
-    expected = min((unlike * error / size) ** 2, (alike * error / (0.08 - size)) ** 2) * 400
-    assert rows_needed(paired, 0.08) == max(401, math.ceil(expected))
+    expected = min((unlike * error / size) ** 2, (alike * error / (0.04 - size)) ** 2) * 400
+    assert rows_needed(paired, 0.04) == math.ceil(expected) > 1000
 
 
 def test_several_scores_must_be_more_certain() -> None:
