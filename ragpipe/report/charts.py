@@ -350,36 +350,24 @@ def part_bars(rows: Sequence[tuple[int | None, str, str, Sequence[Part]]], label
     return Markup(_macros().bars(drawn, legend, label))
 
 
-def scatter(
-    across: Floats,
-    up: Floats,
-    bounds: tuple[float, float],
-    heads: tuple[str, str],
-    label: str,
-    bounds_up: tuple[float, float] | None = None,
-    methods: Sequence[NDArray[np.int64]] = (),
-) -> Markup:
+def scatter(across: Floats, up: Floats, bounds: tuple[float, float], heads: tuple[str, str], label: str) -> Markup:
     """A point per case; many points, or many on one place, as bins that say their count.
 
     Args:
         across: the values from left to right; pairs with a NaN are left out.
         up: the values upwards, in the same order.
-        bounds: the ends of the axes; values outside are drawn at the edge.
+        bounds: the ends of both axes; values outside are drawn at the edge.
         heads: the names of the two axes.
         label: what a screen reader says in place of the chart.
-        bounds_up: the ends of the upright axis where they are others; where both are equal, the diagonal is drawn.
-        methods: the places of each method's cases, which have its colour; empty for one colour.
     """
     both = np.isfinite(across) & np.isfinite(up)
-    x, y = _places(across, bounds), _places(up, bounds_up or bounds)
-    places = np.stack([(x[both] * _SIDE).round(), (y[both] * _SIDE).round()])
-    is_crowded = 3 * np.unique(places, axis=1).shape[1] < places.shape[1]  # on average more than three share a place
-    has_points = places.shape[1] <= POINTS_MAX and not is_crowded
-    chosen = [rows[both[rows]] for rows in methods] or [np.flatnonzero(both)]
-    points = [_path(x[rows], y[rows]) for rows in chosen] if has_points else None
-    ends = map(axis_number, (*bounds, *(bounds_up or bounds)))
-    bins = () if has_points else _bins(x[both], y[both])
-    return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label, diagonal=not bounds_up, by_method=bool(methods)))
+    x, y = _places(across[both], bounds), _places(up[both], bounds)
+    places = np.stack([(x * _SIDE).round(), (y * _SIDE).round()])
+    is_crowded = 3 * np.unique(places, axis=1).shape[1] < len(x)  # on average more than three share a place
+    has_points = len(x) <= POINTS_MAX and not is_crowded
+    ends = map(axis_number, bounds * 2)
+    points, bins = (_path(x, y), ()) if has_points else (None, _bins(x, y))
+    return Markup(_macros().scatter(_SIDE, points, bins, *ends, heads, label))
 
 
 def axis_number(value: float) -> str:

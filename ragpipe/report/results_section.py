@@ -8,18 +8,7 @@ from typing import Any
 
 from ragpipe.calibration.corrected_scores import correction_words
 from ragpipe.comparison.headline import change_text
-from ragpipe.report.charts import (
-    Difference,
-    LaneRow,
-    Marks,
-    MeanRow,
-    MethodRow,
-    axis_number,
-    mean_table,
-    method_forest,
-    score_lanes,
-)
-from ragpipe.report.compare_charts import has_scale, unscaled_forest
+from ragpipe.report.charts import Difference, LaneRow, Marks, MethodRow, axis_number, method_forest, score_lanes
 from ragpipe.report.comparison_summary import HEADS, difference_rows
 from ragpipe.report.model import (
     MARKDOWN,
@@ -439,9 +428,8 @@ def served_words(served: Iterable[Mapping[str, Any]]) -> str:
 
 def better_section(data: ReportData) -> Section | None:
     """All methods on one axis, then by score; on a terminal a row per method; None where nothing has a value."""
-    charts, title = tuple(_by_method(data)), "Methods"
-    if not charts:
-        charts, title = tuple(_means(data)), "How good?"
+    title = "Methods" if len(method_groups(data.metrics)) > 1 else "How good?"
+    charts = tuple(_by_method(data))
     return Section("better", title, (*charts, *_first_score(data))) if charts else None
 
 
@@ -490,30 +478,23 @@ def _by_method(data: ReportData) -> Iterator[Chart]:
     method from the first one stands beside them until another is chosen."""
     metrics, groups, percent = data.metrics, method_groups(data.metrics), data.settings.percent
     names = list(dict.fromkeys([*headline_names(metrics), *chart_names(metrics)]))[:HEADLINES]
-    if len(groups) == 1 or not names:
+    if not names:
         return
     base, numbers = (data.methods or {}).get("base", ""), {method: number for number, method in enumerate(groups)}
-    rows = [_method_row(names[0], method, number, data) for method, number in numbers.items()]
-    level = f"{metrics['scoring']['level']:.0%}"
-    threshold = metrics["declared"][names[0]]["threshold"]
-    limit = f", line: cases pass from {threshold:g}" if threshold is not None else ""
-    against = f" against {base}: over the cases of both; better or worse only where the interval says so." if base else ""
-    note = f"Mean with its {level} interval{limit}.{against} {_parts_note(names[:1], data)}".rstrip()
-    head = heading(names[0], metrics, percent)
-    yield Chart("", method_forest(rows, _ticks(names[0], data), head, base, note))
-    lanes = [_lane(name, numbers, data) for name in names[1:] if metrics["declared"][name]["low"] is not None]
-    if lanes:
-        words = f"Each score on its own scale, from worst to best; upright line: its threshold. {_parts_note(names[1:], data)}".rstrip()
-        yield Chart("By score", score_lanes(lanes, [(number, name) for name, number in numbers.items()], base, words))
-    others = {
-        heading(name, metrics, percent): score
-        for method in [best_method(data)]
-        for name, score in ((data.methods or {"candidates": {}})["candidates"].get(method, {})).items()
-        if score["n"] and not has_scale(score)
-    }
-    if others:
-        link = {heading(name, metrics, percent): page_address(score=name, only="1") for name in metrics["declared"]}.__getitem__
-        yield Chart("Without a scale", unscaled_forest(others, (base, best_method(data) or ""), link))
+    level, several = f"{metrics['scoring']['level']:.0%}", len(groups) > 1
+    if several:
+        threshold = metrics["declared"][names[0]]["threshold"]
+        scaled = None if threshold is None else threshold * (100 if names[0] in percent else 1)
+        limit = f", line: cases pass from {scaled:g}" if scaled is not None else ""
+        against = f" Against {base}: over the cases of both; better or worse only where the interval says so." if base else ""
+        note = f"Mean with its {level} interval{limit}.{against} {_parts_note(names[:1], data)}".rstrip()
+        rows = [_method_row(names[0], method, number, data) for method, number in numbers.items()]
+        yield Chart("", method_forest(rows, _ticks(names[0], data), heading(names[0], metrics, percent), base, note))
+    if shown := names[several:]:
+        words = f"Mean with its {level} interval, each score on its own scale; upright line: its threshold. {_parts_note(shown, data)}"
+        lanes = [_lane(name, numbers, data) for name in shown]
+        methods = [(number, name) for name, number in numbers.items()]
+        yield Chart("By score" if several else "", score_lanes(lanes, methods, base, words.rstrip()))
 
 
 def _parts_note(names: Sequence[str], data: ReportData) -> str:
@@ -570,37 +551,14 @@ def _lane(name: str, numbers: Mapping[str, int], data: ReportData) -> LaneRow:
     groups, declared = method_groups(data.metrics), data.metrics["declared"][name]
     methods = []
     for method, number in numbers.items():
-        cell = score_cell(groups[method]["scores"].get(name), percent=name in data.settings.percent, declared=declared)
-        methods.append((number, method, cell.mean, _marks(cell, turned=not declared["higher_is_better"])))
+        score = groups[method]["scores"].get(name)
+        cell = score_cell(score, percent=name in data.settings.percent, declared=declared)
+        text = cell.mean
+        if len(numbers) == 1:  # there is room for its figures
+            few = f"n = {whole(score['n_ok'])}: too few" if score and cell.few else cell.interval
+            text = ", ".join(filter(None, (f"{cell.mean} {few}".strip(), cell.passed)))
+        methods.append((number, method, text, _marks(cell, turned=not declared["higher_is_better"])))
     differences = (_difference(name, method, number, data) for method, number in numbers.items())
     head = heading(name, data.metrics, data.settings.percent)
-    return LaneRow(head, page_address(score=name, only="1"), methods, [each for each in differences if each])
-
-
-def _means(data: ReportData) -> Iterator[Chart]:
-    """The means of a run of one method."""
-    metrics, (group, *others) = data.metrics, method_groups(data.metrics).values()
-    names = list(dict.fromkeys([*headline_names(metrics), *chart_names(metrics)]))[:HEADLINES]
-    rows = [row for name in names if (row := _mean_row(name, group["scores"].get(name), data)) and not others]
-    if rows:
-        level = f"{metrics['scoring']['level']:.0%}"
-        note = f"The bar is the {level} interval, the upright line the mean, the thin line the threshold of the score."
-        yield Chart("", mean_table(rows, f"{note} {_parts_note(names, data)}".rstrip()))
-
-
-def _mean_row(name: str, score: Mapping[str, Any] | None, data: ReportData) -> MeanRow | None:
-    if score is None or score["mean"] is None:
-        return None
-    percent = name in data.settings.percent
-    cell = score_cell(score, percent=percent, declared=data.metrics["declared"][name])
-    scale = heading(name, data.metrics, data.settings.percent).removeprefix(name).strip()
-    return MeanRow(
-        name,
-        page_address(score=name, verdict="miss"),
-        cell.mean,
-        f"n = {whole(score['n_ok'])}: too few" if cell.few else cell.interval,
-        cell.passed,
-        scale,
-        _marks(cell),
-        cell.few,
-    )
+    address = page_address(score=name, only="1") if len(numbers) > 1 else page_address(score=name, verdict="miss")
+    return LaneRow(head, address, methods, [each for each in differences if each])

@@ -22,7 +22,6 @@ from ragpipe.report.charts import (
     histogram,
     line_chart,
     map_switch,
-    scatter,
     trade_chart,
     trade_table,
 )
@@ -58,7 +57,7 @@ from ragpipe.report.report_data import (
     table_scores,
 )
 from ragpipe.report.styled_text import bracketed, decimal, money, plural, whole
-from ragpipe.score.normalisation import OVERALL, estimate_of, interval_of
+from ragpipe.score.normalisation import estimate_of, interval_of
 from ragpipe.score.system_usage import USD
 from ragpipe.stats.intervals import estimate_mean, normal_quantile
 
@@ -67,7 +66,6 @@ Floats = NDArray[np.float64]
 BINS = 10
 _HISTOGRAMS = 4  # beside each other; more are folded
 _METHODS = 8  # of which each has its own
-_REACH = 1.25  # of the 95th percentile: as far as an axis of latency reaches
 _GRADES = 11  # a scale of at most so many whole numbers has a bar for each
 
 
@@ -77,13 +75,7 @@ def spread_section(data: ReportData) -> Section | None:
     if figures is None:
         return None
     of_iteration = f" of iteration {figures.iteration}" if iteration_count(data.metrics) > 1 else ""
-    charts = (
-        *_histograms(data, figures, of_iteration),
-        *_trade(data, figures),
-        *_retrieval(data, figures),
-        *_iterations(data),
-        *_pairs(data, figures, of_iteration),
-    )
+    charts = (*_histograms(data, figures, of_iteration), *_trade(data, figures), *_retrieval(data, figures), *_iterations(data))
     return Section("spread", "Charts", charts, shown_in=HTML) if charts else None
 
 
@@ -224,37 +216,9 @@ def _rounded(value: float, direction: Any) -> str:
     return short or f"{direction(value * 1e6) / 1e6:.10g}"
 
 
-def _pairs(data: ReportData, figures: CaseFigures, of_iteration: str) -> Iterator[Chart]:
-    """The two most weighted headline scores against each other, and the first headline score against latency."""
-    weights = data.metrics["scoring"].get("weights_used") or {}
-    parts = sorted((name for name in figures.values if name != OVERALL.name), key=lambda name: -weights.get(name, 0.0))
-    if len(parts) > 1:
-        across, up = parts[0], parts[1]
-        bounds, bounds_up = _scale(across, data), _scale(up, data)
-        label = f"{up} against {across}, {_counted(figures.values[across], figures.values[up])}"
-        other = None if bounds_up == bounds else bounds_up
-        methods = list(figures.methods.values()) if len(figures.methods) > 1 else []
-        markup = scatter(figures.values[across], figures.values[up], bounds, (across, up), label, other, methods)
-        note = f"{_counted(figures.values[across], figures.values[up])}{of_iteration}; squares where many share a place: the darker, the more."
-        yield Chart("Score against score", markup, note, narrow=True)
-    first = next(iter(headline_names(data.metrics)), "")
-    if first in figures.values and np.isfinite(figures.operations[LATENCY]).any():
-        times = figures.operations[LATENCY]
-        label = f"{first} against latency, {_counted(times, figures.values[first])}"
-        reach = (0.0, axis_limit([_REACH * float(np.nanquantile(times, 0.95))]))
-        methods = list(figures.methods.values()) if len(figures.methods) > 1 else []
-        markup = scatter(times, figures.values[first], reach, ("latency, ms", first), label, _scale(first, data), methods)
-        note = f"{_counted(times, figures.values[first])}{of_iteration}; slower ones than the axis stand at its end."
-        yield Chart("Score against latency", markup, note, narrow=True)
-
-
 def _scale(name: str, data: ReportData) -> tuple[float, float]:
     declared = data.metrics["declared"][name]
     return float(declared["low"]), float(declared["high"])
-
-
-def _counted(across: Floats, up: Floats) -> str:
-    return plural(int(np.count_nonzero(np.isfinite(across) & np.isfinite(up))), "case")
 
 
 def _trade(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:

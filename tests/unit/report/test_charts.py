@@ -73,14 +73,6 @@ def test_many_points_are_counted_in_bins() -> None:
     assert re.findall(r"<title>(\d+)</title>", hidden) == ["8"], "points that hide each other"
 
 
-def test_axes_of_two_scales_have_no_diagonal() -> None:
-    values = np.array([0.0, 1.0])
-    assert 'class="axis"' in scatter(values, values, (0, 1), ("a", "b"), "x")
-    svg = scatter(values, np.array([1.0, 5.0]), (0, 1), ("a", "b"), "x", (1, 5))
-    assert 'class="axis"' not in svg
-    assert "M0 240h0M240 0h0" in svg
-
-
 def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> None:
     """500 of 2,000 ms of 300 units are 75; quality .5 of 0 to 1 is in the middle of 170 units."""
     point = TradePoint(1, "baseline", (500.0, 400.0, 600.0), (0.5, 0.4, 0.6))

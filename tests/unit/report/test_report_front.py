@@ -68,7 +68,7 @@ def test_one_method_has_its_mean_and_says_that_there_are_no_gates(tmp_path: Path
     better = section(report, "better")
     assert better.title == "How good?"
     assert '<a href="#v=1&amp;score=grade&amp;verdict=miss">grade</a>' in charts(report, "better")
-    assert '<line class="limit" x1="50.0" x2="50.0"' in charts(report, "better")
+    assert '<line class="limit" x1="50.0%" x2="50.0%"' in charts(report, "better")
 
 
 def test_a_method_that_is_better_in_every_pair_beats_the_first(tmp_path: Path) -> None:
