@@ -275,7 +275,7 @@ class ListPage {
       byId(name).addEventListener(event, () => this.address.set({ [name]: this.fieldValue(name, byId(name)) }));
     }
     for (const event of ["focus", "input"]) byId("slice")?.addEventListener(event, () => this.offerSlices());
-    byId("reset").addEventListener("click", () => this.address.set(Object.fromEntries(this.fields.map((name) => [name, this.defaults[name]]))));
+    byId("reset").addEventListener("click", () => this.address.set(Object.fromEntries([...this.fields, "method"].map((name) => [name, this.defaults[name]]))));
     byId("copy").addEventListener("click", () => this.copy());
     window.addEventListener("beforeprint", () => this.fillPrint());
     window.addEventListener("afterprint", () => byId("print-list").replaceChildren());

@@ -58,7 +58,7 @@ class QuestionView {
     const button = (content, pressed, run) => make("button", { type: "button", "aria-pressed": String(pressed), onclick: run }, content);
     const show = (changes) => page.address.set(changes, { push: !page.state.case });
     return make("div", { class: "bar no-print tabs" },
-      all.map((side) => button([`${side.method} `, this.valueOf(side, page.score)], !isAll && side === opened, () => show({ case: page.names[side.row], tab: "" }))),
+      all.map((side) => button([methodKey(side.method) ?? "", ` ${side.method} `, this.valueOf(side, page.score)], !isAll && side === opened, () => show({ case: page.names[side.row], tab: "" }))),
       button("side by side", isAll, () => show({ case: page.names[opened.row], tab: "all" })),
       (isAll || opened !== all[0]) && button(`word diff to ${all[0].method}`, isDiff, () => page.toggleDiff()), links);
   }

@@ -39,6 +39,9 @@ const sidesOfRun = (index) => {
   return index.sample.map((sample, row) => [index.samples[sample], ...(single ? [] : [index.methods[index.method[row]]]), index.repeat[row]].join("/"));
 };
 
+/** The mark of a method, as charts and the choice of methods have it. */
+const methodKey = (name) => [...document.querySelectorAll("#methods input")].find(({ value }) => value === name)?.parentElement.querySelector("svg")?.cloneNode(true);
+
 /** A name that may be broken behind its signs. */
 const breakable = (name) => name.split(/(?<=[_-])/).flatMap((piece) => [piece, make("wbr")]);
 
@@ -199,13 +202,13 @@ class ReportPage extends ListPage {
 
   /** The heads over the figures: a click orders the list by one, the worst first, and again the other way round. */
   showHeads() {
-    const head = (sort, text, back = `-${sort}`) => {
+    const head = (sort, text, back = `-${sort}`, key = null) => {
       const isOn = [sort, back].includes(this.state.sort);
       return make("button", { type: "button", class: "plain", title: `order by ${text}`, "aria-pressed": String(isOn), onclick: () => this.address.set({ sort: this.state.sort === sort ? back : sort }) },
-        breakable(text), isOn && (this.state.sort === sort ? " ▾" : " ▴"));
+        key, breakable(text), isOn && (this.state.sort === sort ? " ▾" : " ▴"));
     };
     const worstFirst = (name) => (this.better.get(name) > 0 ? head(name, name) : head(`-${name}`, name, name));
-    const heads = this.byQuestion ? [...this.index.methods.map((name) => head(`method:${name}`, name)), head("difference", "max − min")] : this.shownScores.map(worstFirst);
+    const heads = this.byQuestion ? [...this.index.methods.map((name) => head(`method:${name}`, name, `-method:${name}`, methodKey(name))), head("difference", "max − min")] : this.shownScores.map(worstFirst);
     byId("list-head").replaceChildren(make("span", {}, this.byQuestion ? breakable(this.score) : "case"), ...heads);
     const { style } = byId("list-box").parentElement;
     style.setProperty("--figures", heads.length);

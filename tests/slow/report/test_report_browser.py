@@ -95,7 +95,7 @@ def test_the_worst_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> N
     assert shown.page.text_content("#count-of") == "cases on 20 questions"
     cells = shown.page.locator("#list [role=option]:nth-child(1) .cell").all_text_contents()
     assert cells == ["0.00\u00a0✗", "1.00\u00a0✓", "1.00"]
-    assert shown.page.text_content("#list-head") == "grade" + "base" + "new" + "max − min"
+    assert shown.page.text_content("#list-head") == "gradebasenewmax − min"
     assert case_open(shown) == "q00/base/1", "the worst case is open from the start"
     assert shown.page.locator("#cases *").count() < 700
 
@@ -119,7 +119,7 @@ def test_a_row_is_a_question_or_a_case_and_heads_order(shown: OpenPage) -> None:
     assert shown.address() == "#v=1&view=cases&cols=grade%2Chit%401"
     page.click("#list-head button:text('hit@1')")
     assert "sort=hit%401" in shown.address()
-    page.select_option("#method", "new")
+    page.click("#methods label:has(input[value=new])")
     page.select_option("#view", "questions")
     assert shown.page.locator("#list [role=option] >> nth=0").locator(".cell.out").count() == 1
 
@@ -153,7 +153,7 @@ def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
     page = shown.page
     page.select_option("#view", "cases")
     page.select_option("#verdict", "miss")
-    page.select_option("#method", "base")
+    page.click("#methods label:has(input[value=base])")
     page.fill("#slice", "dat")
     assert page.eval_on_selector_all("#slice-names option", "(all) => all.map((o) => o.value)") == ["category:dates"]
     page.press("#slice", "Enter")  # a part of a name stands for the first slice with it
@@ -250,7 +250,7 @@ def test_a_case_reads_from_the_answer_to_its_evidence(browser: Browser, report: 
     with clean_page(browser, report, "#v=1&case=q03/base/1") as opened:
         assert case_open(opened) == "q03/base/1"
         page = opened.page
-        assert page.locator("#pane .tabs button").all_text_contents() == ["base 0.15\u00a0✗", "new 1\u00a0✓", "side by side"]
+        assert page.locator("#pane .tabs button").all_text_contents() == [" base 0.15\u00a0✗", " new 1\u00a0✓", "side by side"]
         answer, contexts = (page.locator("#pane .case > div").nth(side).bounding_box() for side in (0, 1))
         assert answer
         assert contexts
@@ -331,7 +331,7 @@ def test_a_run_of_one_method_names_no_method_and_repeats_are_linked(browser: Bro
     file = written(tmp_path / "run", [row(n, "base", repeat=r) for n in range(3) for r in (1, 2)])
     with clean_page(browser, file, "#v=1&case=q01/base/2") as opened:
         assert case_open(opened) == "q01/2"
-        assert not opened.page.locator("#method, #only").count()
+        assert not opened.page.locator("#methods, #only").count()
         assert opened.shown() == ["q00/1", "q01/1", "q02/1"], "repeats share a row"
         assert (opened.count(), opened.page.text_content("#count-of")) == ("6 of 6", "cases, 2 repeats")
         opened.page.click("#pane a.button:text-is('1')")
