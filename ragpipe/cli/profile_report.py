@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel
 
 from ragpipe.core.text import on_one_line
@@ -12,8 +14,10 @@ from ragpipe.data.dataset import Dataset, FieldShown
 from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.record_mapping import unread_line
 from ragpipe.metrics.profile import DataProfile, Distribution
+from ragpipe.report.charts import HistogramBin, ShareRow, axis_number, histogram, share_table
 from ragpipe.report.console import Console
 from ragpipe.report.diagnosis_section import index_notes
+from ragpipe.report.model import Chart, Note, Prose, Report, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.styled_text import plural
 from ragpipe.score.pointer_checks import Pointers
 
@@ -52,6 +56,66 @@ def print_profile(
     console.table(("field", "in", "values"), [row[:3] for row in rows if row not in further], left=(0, 1, 2))
     if further:
         console.say(f"and {plural(len(further), 'more field')}: plan.out=plan.json writes all")
+
+
+def data_report(dataset: Dataset, profile: DataProfile, pointers: Pointers) -> Report:
+    """The page of a data set: what looks wrong, how long texts are and how many contexts a case has, what is missing, all fields."""
+    findings = profile.findings()
+    wrong = [*dataset.remarks(), *(str(f) for f in findings if f.is_warning), *pointers.warnings()]
+    noted = [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]
+    cases = sum(profile.cases.values())
+    counts = f"{plural(profile.samples, 'sample')}, {plural(cases, 'case')}, {plural(len(profile.cases), 'method')}"
+    said = (
+        f"{plural(len(wrong), 'thing looks', 'things look')} wrong in {counts}" if wrong else f"nothing looks wrong in {counts}"
+    )
+    found = [Note(Prose(text), kind="warning") for text in wrong] + [Note(Prose(text)) for text in noted]
+    fields = [(Verbatim(row.field), row.extent, Verbatim(row.values)) for row in profile_rows(profile)]
+    missing = list(_missing_rows(profile, cases))
+    sections = (
+        Section("findings", "What was noticed", tuple(found)) if found else None,
+        Section("lengths", "Distributions", tuple(_histograms(profile))),
+        Section("missing", "What is missing", (Chart("", share_table(missing, "records without a field")),))
+        if missing
+        else None,
+        Section("fields", "Fields", (Table.of(("field", "in", "values"), fields, texts=3),)),
+    )
+    about = (("methods: ", Verbatim(", ".join(profile.cases))), ("digest ", dataset.digest[:8]))
+    verdict = RunVerdict("warn" if wrong else "good", "", said, about)
+    return Report(f"Data: {dataset.name}", "", "", verdict, (), tuple(filter(None, sections)))
+
+
+def _histograms(profile: DataProfile) -> Iterator[Chart]:
+    """How long texts are, and how many entries lists have, where that differs."""
+    for name, found in {**profile.sample_fields(), **profile.output_fields()}.items():
+        if name in _DRAWN and found.low < found.high:
+            counts, edges = np.histogram(np.array(found.numbers), bins=_bins_of(found))
+            ends = list(pairwise(edges))
+            bins = [
+                HistogramBin(int(n), f"{low:.0f} to {high:.0f}: {n:,}", "") for n, (low, high) in zip(counts, ends, strict=True)
+            ]
+            unit = "entries" if found.kind == "list" else "characters"
+            ticks = ((0.0, axis_number(float(edges[0]))), (100.0, axis_number(float(edges[-1]))))
+            yield Chart("", histogram([(None, "", bins)], f"{name}, {unit}", ticks))
+
+
+def _bins_of(found: Distribution) -> Sequence[float] | int:
+    """A bar for each whole number of a short list, else twelve."""
+    low, high = int(found.low), int(found.high)
+    return [low - 0.5 + step for step in range(high - low + 2)] if found.kind == "list" and high - low < _BINS else _BINS
+
+
+def _missing_rows(profile: DataProfile, cases: int) -> Iterator[ShareRow]:
+    for fields, of in ((profile.sample_fields(), profile.samples), (profile.output_fields(), cases)):
+        for name, found in fields.items():
+            if "[]" not in name and found.present < of:
+                share = 1 - found.present / of
+                words = f"first: {on_one_line(found.first_absent)}" if found.first_absent else ""
+                yield ShareRow(name, "", f"{of - found.present:,} of {of:,}", f"{share:.1%}", share, words, "")
+
+
+_DRAWN = ("question", "references", "references[]", "answer", "contexts", "contexts[].text", "citations")
+"""Fields that have a histogram."""
+_BINS = 12
 
 
 def print_first_case(first: Sequence[FieldShown], console: Console) -> None:

@@ -238,9 +238,9 @@ def _point(judge: Floats, people: Floats, questions: NDArray[np.int64]) -> Calib
 
 def _parts(name: str, score: ScoreCalibration, plot: Markup | None) -> Iterator[SectionPart]:
     if table := score.confusion:
-        yield Chart("", confusion_matrix(table.counts, table.classes))
+        yield Chart("Verdicts", confusion_matrix(table.counts, table.classes))
     if plot is not None:
-        yield Chart("", plot, _PLOT)
+        yield Chart("Calibration plot", plot, _PLOT)
     source = ("the recorded score ", Verbatim(score.recorded)) if score.recorded else ("draw ", Verbatim(score.draw_id or ""))
     threshold = score.bound_to.threshold
     no_verdicts = "The judge gives no verdicts: there is no threshold."

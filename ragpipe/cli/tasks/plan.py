@@ -11,12 +11,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ragpipe.cli.plan_report import plan_document, print_answer, print_live, print_metrics
-from ragpipe.cli.profile_report import print_profile
+from ragpipe.cli.profile_report import data_report, print_profile
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.metrics.needs import need_of
 from ragpipe.metrics.profile import DataProfile, times_are_known
 from ragpipe.report.console import Console
+from ragpipe.report.page_file import write_page
+from ragpipe.report.section_page import section_page
 from ragpipe.runs.calibration_states import scoring_warnings
 from ragpipe.runs.case_sources import DatasetSource, open_index
 from ragpipe.runs.finished_run import task_settings
@@ -39,7 +41,8 @@ class PlanSettings(Settings):
     """Where the whole plan is written; what is printed is a part of it."""
 
     out: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="File for the whole plan and profile as JSON; an older one is replaced. null: none."
+        default=None,
+        description="File for the whole plan and profile as JSON, with a page of the data beside it; older ones are replaced. null: none.",
     )
 
 
@@ -117,5 +120,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         run_plan, gate_lines = (planned.plan, planned.gate_lines) if planned else (None, [])
         document = plan_document(profile, pointers, needs, run_plan, gate_lines)
         atomic_write(Path(task.settings.out), json_bytes(document, indent=1))
-        console.say(f"written: {task.settings.out}")
+        page = Path(task.settings.out).with_suffix(".html")
+        write_page(page, section_page(data_report(dataset, profile, pointers)))
+        console.say(f"written: {task.settings.out}, {page.name}")
     return planned.plan if planned else None

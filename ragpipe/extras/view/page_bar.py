@@ -17,15 +17,15 @@ from ragpipe.extras.view.run_index import Listing
 from ragpipe.runs.comparison_files import comparison_id
 from ragpipe.store.run_folder import COMPARISONS
 
-_BODY = b"<body>\n"
+_HEADER = b"<header"
 _NAV = Markup('<nav class="served bar no-print" aria-label="runs">{}</nav>\n')
 _LINK = Markup('<a href="{}">{}</a> ')
 _COMMAND = Markup("<details><summary>{}</summary><code>{}</code></details> ")
 
 
 def with_bar(head: bytes, bar: Markup) -> bytes:
-    """The first piece of a page with the bar at the beginning of its body; the piece itself where it has none."""
-    return head.replace(_BODY, _BODY + bar.encode(), 1)
+    """The first piece of a page with the bar above its header; the piece itself where it has none."""
+    return head.replace(_HEADER, bar.encode() + _HEADER, 1)
 
 
 def page_bar(listing: Listing, path: str, *, home: str = "", root: Path | None = None, is_own: bool = True) -> Markup:
