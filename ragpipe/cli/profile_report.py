@@ -94,8 +94,9 @@ def _histograms(profile: DataProfile) -> Iterator[Chart]:
                 HistogramBin(int(n), f"{low:.0f} to {high:.0f}: {n:,}", "") for n, (low, high) in zip(counts, ends, strict=True)
             ]
             unit = "entries" if found.kind == "list" else "characters"
-            ticks = ((0.0, axis_number(float(edges[0]))), (100.0, axis_number(float(edges[-1]))))
-            yield Chart("", histogram([(None, "", bins)], f"{name}, {unit}", ticks))
+            at = 0.0 if edges[0] == found.low else 50 / len(bins)  # a bar of a whole number stands around it
+            ticks = ((at, axis_number(found.low)), (100 - at, axis_number(found.high)))
+            yield Chart("", histogram([(None, "", bins)], f"{name}, {unit}", ticks), narrow=True)
 
 
 def _bins_of(found: Distribution) -> Sequence[float] | int:
@@ -105,9 +106,10 @@ def _bins_of(found: Distribution) -> Sequence[float] | int:
 
 
 def _missing_rows(profile: DataProfile, cases: int) -> Iterator[ShareRow]:
+    """The fields that most records have and some have not."""
     for fields, of in ((profile.sample_fields(), profile.samples), (profile.output_fields(), cases)):
         for name, found in fields.items():
-            if "[]" not in name and found.present < of:
+            if "[]" not in name and of / 2 <= found.present < of:
                 share = 1 - found.present / of
                 words = f"first: {on_one_line(found.first_absent)}" if found.first_absent else ""
                 yield ShareRow(name, "", f"{of - found.present:,} of {of:,}", f"{share:.1%}", share, words, "")
