@@ -103,11 +103,12 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def code_here(here, monkeypatch) -> Iterator[Path]:
+def code_here(tmp_path, monkeypatch) -> Iterator[Path]:
     """The current folder, with modules that can be imported and are forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
-    yield here
+    yield tmp_path
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(here)):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]

@@ -491,7 +491,7 @@ def _manifest(folder: RunFolder) -> dict[str, Any]:
     parts = ("judge_identity", "embedder", "parser", "metrics", "scoring")
     identity = {key: manifest["identity"].get(key) for key in parts}
     kept = {key: manifest[key] for key in ("run_id", "name", "prompts", *TIMES) if key in manifest}
-    if "pair" in manifest["data"]:
+    if "pair" in manifest.get("data", {}):
         metrics = read_json(folder.final.metrics)
         kept |= {"calibrated": metrics["judge"]["calibrated"], "corrected": metrics.get("corrected", {}).get(PREFERENCE)}
     return {**kept, "identity": identity}
