@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +19,36 @@ from tests.unit.report.test_compare_page import page_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+TAKEN = "metrics.recorded.take={right: {binary: true}}"
+QUICK = ["run=quickstart", "metrics=[groundedness]"]
 COMMANDS = {
     "report": ["+experiment=quickstart_llm"],
     "compare": ["task=compare", "compare=methods", "run=quickstart_llm"],
     "label": ["task=label", "run=quickstart_llm", "label.metric=faithfulness"],
+    "checked": ["+experiment=quickstart"],
+    "self-test": ["task=selftest", *QUICK, "selftest.n=5"],
+    "judge audit": ["task=judge_audit", "run=CHECKED", "metrics=[groundedness]", "judge_audit.n=5"],
+    "spot check": ["task=spot_check", "run=CHECKED", "judge=rules", "judge.threshold=0.5"],
+    "agreement": ["task=rejudge", "run=quickstart_llm", "judge=rules"],
+    "history": ["task=history", "name=quickstart_llm"],
+    "sweep": ["-m", "+experiment=quickstart", "name=swept", "metrics=[faithfulness],[groundedness]"],
+    "data": ["task=plan", "+experiment=quickstart", "plan.out=outputs/data.json"],
+    "judged by people": ["dataset=jsonl", "dataset.path=labelled.jsonl", "name=labelled", "metrics=[faithfulness,recorded]", TAKEN],
+    "calibration": ["task=calibrate", "run=labelled", "calibrate.recorded={faithfulness: right}"],
 }
-PAGES = {"report": "latest/report.html", "compare": "comparisons/*/compare.html", "label": "latest/labels/*/label.html"}
+PAGES = {
+    "report": "quickstart_llm/*/report.html",
+    "compare": "quickstart_llm/comparisons/*/compare.html",
+    "label": "quickstart_llm/*/labels/*/label.html",
+    "self-test": "quickstart/*/selftest.html",
+    "judge audit": "quickstart/*/calibration/judge_audit.*.html",
+    "spot check": "quickstart/*/calibration/spot_check.*.html",
+    "agreement": "quickstart_llm/*/agreement.html",
+    "history": "quickstart_llm/history/history.html",
+    "sweep": "swept/sweeps/*/comparison.html",
+    "data": "data.html",
+    "calibration": "labelled/*/calibration/calibration.html",
+}
 READY = "document.readyState === 'complete' && document.documentElement.dataset.ready !== 'list'"
 OLD, NEW = "The fee is ten euros.", "The fee is twelve euros [1]."
 
@@ -68,7 +93,20 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The file of each of `PAGES`."""
     folder = tmp_path_factory.mktemp("pages")
-    for words in COMMANDS.values():
-        code, said = finish(words, folder)
+    cases = [
+        {
+            "id": f"q{n}",
+            "question": "?",
+            "answer": f"The fee is {n % 3} euros.",
+            "contexts": ["The fee is 1 euros."],
+            "recorded": {"right": n % 2},
+        }
+        for n in range(30)
+    ]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    for name, words in COMMANDS.items():
+        code, said = finish([word.replace("CHECKED", str(folder / "checked")) for word in words], folder)
         assert code == 0, said
-    return {name: next((folder / "outputs" / "quickstart_llm").glob(place)) for name, place in PAGES.items()}
+        if name == "checked":
+            (folder / "checked").symlink_to((folder / "outputs" / "quickstart" / "latest").resolve())
+    return {name: next((folder / "outputs").glob(place)) for name, place in PAGES.items()}
