@@ -120,15 +120,6 @@ class Console:
         heads, *rows = folded_cells(shown, self.width)
         self.lines(table_lines([[Head(head) for head in heads], *rows], left))
 
-    def folded(self, heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "", names: int = 1) -> None:
-        """Print a table, or several below each other where its columns do not fit the width; each begins with the first
-        `names` columns, which name a row. A column without any value (`-`) is left out."""
-        kept = [place for place in range(len(heads)) if place < names or any(line[place] != "-" for line in lines)]
-        heads, lines = [heads[place] for place in kept], [[line[place] for place in kept] for line in lines]
-        for number, lot in enumerate(column_lots([heads, *lines], self.width, names)):
-            rows = [[line[place] for place in lot] for line in lines]
-            self.table([heads[place] for place in lot], rows, title="" if number else title, left=range(names))
-
     @property
     def kept_warnings(self) -> tuple[str, ...] | None:
         """The warnings that were not printed; None where each was printed at once."""

@@ -21,29 +21,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STYLE = """<style>
-.ragpipe td.plot svg { width: 12em; height: 1.2em; display: block }
-.ragpipe line { vector-effect: non-scaling-stroke; stroke: currentColor }
-.ragpipe line.axis, .ragpipe line.limit { stroke: #999 }
-.ragpipe line.interval { stroke-width: 6px; stroke: #7aa6d8 }
-.ragpipe line.mean, .ragpipe line.difference { stroke-width: 2px }
-.ragpipe circle { fill: currentColor }
-.ragpipe rect { fill: #9994 }
+.ragpipe td.plot svg { width: 12em; height: 1.2em; display: block } .ragpipe .few-columns { display: none }
+.ragpipe line { vector-effect: non-scaling-stroke; stroke: currentColor } .ragpipe line:is(.axis, .limit) { stroke: #999 }
+.ragpipe line.interval { stroke-width: 6px; stroke: #7aa6d8 } .ragpipe line:is(.mean, .difference) { stroke-width: 2px }
+.ragpipe circle { fill: currentColor } .ragpipe rect { fill: #9994 } .ragpipe :is(td, th) { text-align: left }
 .ragpipe caption { caption-side: bottom; text-align: left; font-size: smaller }
-.ragpipe td, .ragpipe th { text-align: left }
-.ragpipe .few-columns { display: none }
 .ragpipe a[href="#"] { color: inherit; text-decoration: none; pointer-events: none }
 </style>"""
 
 
 def run_html(metrics: Mapping[str, Any], gates: Mapping[str, Any], verdict: str, page: Path) -> str:
-    """The verdict, the first headline score of each method on one axis, all scores folded, the gates, and a link to the `page`."""
-    groups, address = method_groups(metrics), quote(str(page))
+    """The verdict, the first headline score of each method on one axis, the gates, and a link to the `page`."""
+    address = quote(str(page))
     note = f"{{}} of each method; bar: the {metrics['scoring']['level']:.0%} interval, thin line: the threshold"
-    rows = []
-    for name in metrics["overall"]["scores"]:
-        cells = [score_cell(group["scores"].get(name)) for group in groups.values()]
-        if any(each.mean != "-" for each in cells):
-            rows.append([escape(heading(name, metrics, ())), *("<br>".join(map(escape, cell.lines)) for cell in cells)])
     texts = (f"gate {gate['name']}: {gate['outcome']}. {gate['sentence']}" for gate in gates["gates"])
     return "".join(
         [
@@ -52,7 +42,6 @@ def run_html(metrics: Mapping[str, Any], gates: Mapping[str, Any], verdict: str,
                 mean_table(_method_rows(name, metrics, address), note.format(heading(name, metrics, ())))
                 for name in headline_names(metrics)[:1]
             ),
-            f"<details><summary>all scores</summary>{_table(['score', *groups], rows)}</details>",
             *(f"<p>{escape(text)}</p>" for text in texts),
             f'<p><a href="{address}">{escape(str(page))}</a> has every case</p>',
             f"<p><small>{escape(metrics['signature'])}</small></p></div>",
@@ -106,10 +95,8 @@ class Comparison(dict[str, Any]):
         return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
-        tables = (_text([HEADS, *headline_rows(each)]) for each in self["comparisons"])
-        sentences = (each["verdict"]["sentence"] for each in self["comparisons"])
-        parts = ("\n".join([sentence, *lines]) for sentence, lines in zip(sentences, tables, strict=True))
-        return "\n\n".join(parts)
+        parts = ([each["verdict"]["sentence"], *_text([HEADS, *headline_rows(each)])] for each in self["comparisons"])
+        return "\n\n".join(map("\n".join, parts))
 
     def _repr_html_(self) -> str:
         parts = [f'<div class="ragpipe">{_STYLE}']
@@ -124,10 +111,3 @@ class Comparison(dict[str, Any]):
 
 def _text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     return ("".join(line) for line in table_lines(rows))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; cells are HTML already, heads are texts."""
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

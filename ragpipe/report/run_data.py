@@ -42,7 +42,7 @@ class Run:
         return name
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict of the run, its methods on one axis, all scores of this iteration, and the gates."""
+        """What a notebook shows: the verdict of the run, its methods on one axis, the gates, and a link to the report."""
         return run_html(self.metrics, self.gates, self.verdict["sentence"], self._page)
 
     @property

@@ -124,9 +124,9 @@ def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     methods = list(run.metrics["by"]["method"])
     assert page.startswith('<div class="ragpipe">')
     assert "<script" not in page
-    assert all(f"<th>{method}</th>" in page for method in methods)
-    mean = run.metrics["by"]["method"][methods[0]]["scores"]["faithfulness"]["mean"]
-    assert f"<td>faithfulness</td><td>{mean:.2f} " in page
+    assert all(f">{method}</a>" in page for method in methods)
+    mean = run.metrics["by"]["method"][methods[0]]["scores"]["overall_score"]["mean"]
+    assert f"<b>{mean:.2f}</b>" in page
     assert "gate true: passed" in page
     link = f"outputs/api/{run.path.name}/report.html"
     assert f'<a href="{link}">' in page

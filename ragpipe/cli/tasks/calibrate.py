@@ -22,9 +22,10 @@ from ragpipe.report.calibration_report import (
     verdict_line,
 )
 from ragpipe.report.console import Console
-from ragpipe.report.model import Report
+from ragpipe.report.model import Report, Table
 from ragpipe.report.section_page import write_sections
 from ragpipe.report.settings import ReportSettings
+from ragpipe.report.terminal import print_table
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.write_reports import seal_pages
@@ -98,7 +99,7 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
     calibration = calibrate_run(held, evidence, CalibrationTarget(**settings.target.model_dump()))
     for name, score in calibration.scores.items():  # the verdicts first: the table says what they rest on
         console.say(verdict_line(name, score))
-    console.folded(*calibration_table(calibration), title="judge against people")
+    print_table(Table.of(*calibration_table(calibration), title="judge against people"), console)
     advice = (line for name, score in calibration.scores.items() for line in advice_lines(name, score))
     for line in (*advice, *member_lines(held, evidence)):
         console.say(line)

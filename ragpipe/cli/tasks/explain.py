@@ -18,6 +18,8 @@ from ragpipe.judge.case_judge import CaseJudge
 from ragpipe.metrics.shared.multi_reference import mean_of_references
 from ragpipe.report.console import Console
 from ragpipe.report.explanation import CaseExplanation, explanation_lines, question_table
+from ragpipe.report.model import Table
+from ragpipe.report.terminal import print_table
 from ragpipe.runs.event_loop import run_async
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.judge_access import member_configs, open_replay
@@ -70,7 +72,7 @@ def run(task: FinishedRunTask[ExplainSettings], console: Console) -> int:
         console.say(f"question {settings.case}: {on_one_line(records[0]['question'], 2000)}")
         for name, record in zip(columns[1:], records, strict=True):
             console.say(f"{name}: {on_one_line(record['system_error'] or record['answer'] or '', 2000)}")
-        console.folded(columns, lines)
+        print_table(Table.of(columns, lines), console)
         console.say("what is behind the figures of one of them: add method=NAME")
         return 0
     for line in explanation_lines(explain_case(task)):

@@ -24,7 +24,9 @@ from ragpipe.report.history_page import (
     newest_mode_rows,
     newest_rows,
 )
+from ragpipe.report.model import Table
 from ragpipe.report.section_page import write_sections
+from ragpipe.report.terminal import print_table
 from ragpipe.runs.run_list import named_folders, scored_runs
 from ragpipe.store.files import open_unless_same, write_unless_same
 from ragpipe.store.folder_lock import FolderLock
@@ -77,9 +79,9 @@ def _write(folder: Path, name: str, rows: Sequence[Mapping[str, Any]], headline:
         write_csv(table, folder / "history.csv")
         write_sections(folder / "history.md", history_report(name, rows, headline))
         write_unless_same(folder / "history.prom", open_metrics(rows, name=name))
-    console.folded(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run")
+    print_table(Table.of(NEWEST_HEADS, newest_rows(rows, headline_only=True), title=f"{name}: the newest run").told(), console)
     if modes := newest_mode_rows(rows):
-        console.folded(MODE_HEADS, modes, title="failure modes")
+        print_table(Table.of(MODE_HEADS, modes, title="failure modes").told(), console)
     console.say(NOTE)
     console.say(headline)
     console.say(f"written: {folder}/")

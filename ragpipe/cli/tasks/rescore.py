@@ -10,6 +10,8 @@ from ragpipe.core.errors import DataError
 from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.agreement_report import absent_lines, changed_rows
 from ragpipe.report.console import Console
+from ragpipe.report.model import Table
+from ragpipe.report.terminal import print_table
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
@@ -67,7 +69,7 @@ def _print_changes(finished: FinishedRun, new: RunFolder, console: Console) -> N
         return
     rows, unchanged = changed_rows(comparison)
     if rows:
-        console.folded(COLUMNS, rows, title=f"changed against {name}")
+        print_table(Table.of(COLUMNS, rows, title=f"changed against {name}"), console)
         console.say("flips: cases that pass now (+) and no longer do (-)")
     console.say(f"{unchanged:,} scores as in {name}")
     for line in absent_lines(comparison):
