@@ -167,7 +167,7 @@ def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep
     if run.verdict is not None:
         row["verdict"] = _verdict(run.verdict)
     if run.main is not None:
-        pooled = f", mean of {run.main.methods} methods" if run.main.methods > 1 else ""
+        pooled = f", mean of {len(run.main.methods)} methods" if len(run.main.methods) > 1 else ""
         row |= {"score": _text(run.main.name) + pooled, "overall": score_words(run.main), "mean": run.main.mean}
     if has_before:
         row["change"] = ["…", "", ""] if change is None else [change.words, change.state, change.before]

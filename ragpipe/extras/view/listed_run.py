@@ -197,6 +197,7 @@ _MARKED = (
     ("manifest.json",), ("gates.json",), ("final", "metrics.json"), ("final", "cost.json"), (".lock",), ("calibration", "calibration.json"),
     *((name,) for name in FILES),
 )  # fmt: skip
+_OF_CHECKS = (", mutated", ", audited", ", spot check")  # ends of the names of data that a check of a judge made
 _REASON = 160  # characters of what is wrong with a folder
 
 
@@ -213,7 +214,7 @@ class MainScore:
     scale: tuple[float | None, float | None]
     higher_is_better: bool
     noise: float | None
-    methods: int = 1
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
         data=str(manifest["data"]["name"]),
         series=_series(manifest),
         source_run=str(manifest.get("source_run") or ""),
-        selftest=file_mark(root, "selftest.json") is not None,
+        selftest=str(manifest["data"]["name"]).endswith(_OF_CHECKS) or file_mark(root, "selftest.json") is not None,
         **figures,
     )
 
@@ -351,7 +352,7 @@ def run_score(metrics: Mapping[str, Any]) -> MainScore | None:
         (_finite(scale["low"]), _finite(scale["high"])),
         bool(scale["higher_is_better"]),
         _finite(noise.get("floor")),
-        len(metrics.get("by", {}).get("method", {})),
+        tuple(map(str, metrics["by"].get("method", {}))),
     )
 
 

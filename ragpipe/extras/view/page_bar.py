@@ -69,7 +69,7 @@ def comparison_with(
     before = (runs_before(listing.runs) if befores is None else befores).get(run.key)
     if before is None:
         return "", ""
-    key = f"{run.name}/{COMPARISONS}/{_default_id(before.run_id, run.run_id)}"
+    key = f"{run.name}/{COMPARISONS}/{_default_id(before, run)}"
     words = [f"base={root / before.key}", f"candidate={root / run.key}"] if root else []
     return (
         f"{key}/compare.html" if key in listing.comparisons else "",
@@ -77,6 +77,9 @@ def comparison_with(
     )
 
 
-def _default_id(base: str, candidate: str) -> str:
+def _default_id(*runs: ListedRun) -> str:
+    """The name of the comparison of two runs where nothing is set; of one method a comparison has the name."""
     settings: dict[str, Any] = CompareSettings().model_dump(mode="json", exclude={"preference"})
-    return comparison_id([(base, None), (candidate, None)], settings, CompareSettings().kind)
+    methods = [run.main.methods if run.main else () for run in runs]
+    sides = [(run.run_id, names[0] if len(names) == 1 else None) for run, names in zip(runs, methods, strict=True)]
+    return comparison_id(sides, settings, CompareSettings().kind)

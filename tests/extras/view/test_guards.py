@@ -18,6 +18,9 @@ REQUESTS: list[tuple[str, str, dict[str, str | None], int]] = [
     ("GET", "/progress", {}, 200),
     ("GET", "/index.json", {}, 200),
     ("GET", "/nowhere", {}, 404),
+    ("GET", "/shared", {}, 404),
+    ("GET", "/shared?a=../x&b=../x", {}, 404),
+    ("GET", "/shared", {"Cookie": None}, 401),
     # no token, a wrong one, that of another port
     ("GET", "/", {"Cookie": None}, 401),
     ("GET", "/progress", {"Cookie": None}, 401),

@@ -150,6 +150,16 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
     (f"/runs/a/{ID}/report.data/absent.js", 404),
     (f"/runs/a/{ID}/report.data/evil.js", 404),
     (f"/runs/a/{ID}/compare.data/d1.js", 404),
+    (f"/runs/a/{ID}/calibration/calibration.html", 200),
+    (f"/runs/a/{ID}/calibration/calibration.json", 404),
+    (f"/runs/a/{ID}/calibration/other.html", 404),
+    (f"/runs/a/{ID}/labels/d/label.html", 200),
+    (f"/runs/a/{ID}/labels/linked/label.html", 404),
+    (f"/runs/a/{ID}/labels/../calibration/calibration.html", 404),
+    ("/runs/a/history/history.html", 200),
+    ("/runs/a/history/history.csv", 404),
+    ("/runs/.store/drift/0f.html", 200),
+    ("/runs/.store/calls.html", 404),
 ])  # fmt: skip
 async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, status: int) -> None:
     from yarl import URL
@@ -159,6 +169,14 @@ async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, sta
     (run.root / "report.data" / "d1.js").write_text('ragpipeBlock("d1","H4sI+/=");\nragpipeBlock("t0","");\n')
     (run.root / "report.data" / "evil.js").write_text('ragpipeBlock("d1","H4sI");\nfetch("/");\n')
     (tmp_path / "report.html").write_text("outside")
+    home = tmp_path / "outputs"
+    for file in ("calibration/calibration.html", "calibration/calibration.json", "calibration/other.html", "labels/d/label.html"):
+        (run.root / file).parent.mkdir(parents=True, exist_ok=True)
+        (run.root / file).write_text(PAGE)
+    (run.root / "labels" / "linked").symlink_to(run.root / "labels" / "d")
+    for file in ("a/history/history.html", "a/history/history.csv", ".store/drift/0f.html", ".store/calls.html"):
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text(PAGE)
     async with client_of(tmp_path / "outputs") as (client, server):
         url = URL(str(client.make_url("/")).rstrip("/") + path, encoded=True)
         answer = await client.session.get(url, headers=allowed(server))

@@ -99,6 +99,29 @@ def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) ->
     }  # fmt: skip
 
 
+CASES = [  # the end of a journal, and what the card shows
+    ({"faithfulness": 0.9, "mine": 2.0}, [["faithfulness", "0.90", "pass"], ["mine", "2.00", ""]]),
+    ({"faithfulness": 0.5, "hallucination_on_unanswerable": 1.0}, [["faithfulness", "0.50", "miss"], ["hallucination_on_unanswerable", "1.00", "miss"]]),
+    ({"faithfulness": None}, []),
+]  # fmt: skip
+
+
+def test_a_run_that_goes_on_has_its_newest_cases(unfinished: Path, tmp_path: Path) -> None:
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    manifest = json.loads((unfinished / "manifest.json").read_text())
+    limits = {"faithfulness": 0.85, "hallucination_on_unanswerable": 0.0, "mine": 1.0}
+    manifest["identity"]["scoring"] = {"thresholds": limits, "weights": {"faithfulness": 1.0}}
+    (unfinished / "manifest.json").write_text(json.dumps(manifest))
+    lines = [{"sample_id": f"q{n}", "method": "m", "question": f"<b>{n}?", "result": result} for n, (result, _) in enumerate(CASES)]
+    journal = "".join(json.dumps(line) + "\n" for line in [{"format": 6}, *lines])
+    (unfinished / "iteration-1" / "journal.jsonl").write_text(journal + '{"torn')
+    cases = list(only(tmp_path)["live"]["cases"])
+    assert cases == [(f"<b>{n}?", "m", shown) for n, (_, shown) in reversed(list(enumerate(CASES)))]
+    (unfinished / "iteration-1" / "journal.jsonl").write_text("{}\n[]\nnull\n" + "[" * 9000 + "\n")
+    assert only(tmp_path)["live"]["cases"] == ()
+
+
 @pytest.mark.thorough(tried=2)
 @pytest.mark.parametrize(("phase", "host", "silent_s", "state", "reason"), [
     ("judging", None, 20, "running", ""),
