@@ -23,8 +23,6 @@ Whole = NDArray[np.int64]
 
 SCORE = "preference"
 """The name of the score in a preference run."""
-IDENTICAL = "the same answer"
-"""The reason of a tie without a call."""
 
 
 def pair_name(base: str | None, candidate: str | None) -> str:
@@ -46,18 +44,8 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
     values = 1 - values if flipped else values
     known = ~np.isnan(values)
     values, places = values[known], rows[known]
-    reasons, questions, lengths = (_reasons(asked), _questions(asked)[places], _lengths(asked)[places] * (-1 if flipped else 1))
-    same = np.array([reasons[place] == IDENTICAL for place in places.tolist()], dtype=np.bool_)
-
-    def estimated(found: Estimate) -> dict[str, Any]:
-        return {"n": found.n, "value": found.value, "interval": interval_document(found.interval), "reason": found.reason}
-
-    def mean_of(values: Floats, chosen: NDArray[np.bool_] | None = None) -> dict[str, Any]:
-        chosen = ~np.isnan(values) if chosen is None else chosen
-        return estimated(estimate_mean(values[chosen], questions[chosen], low=0.0, high=1.0, level=level))
-
+    questions = _questions(asked)[places]
     verdict, corrected = decide_preference(values, questions, level=level), _corrected(asked, len(rows), flipped=flipped)
-    equal = rate_at_equal_length(values[~same], lengths[~same], questions[~same], level=level)
     return {
         "run_id": asked.run_id,
         "judge": asked.metrics["judge"]["label"],
@@ -65,15 +53,33 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
         "state": verdict.state if corrected is None else _state(corrected["interval"]),
         "pairs": len(rows),
         **{name: getattr(verdict, name) for name in ("wins", "ties", "losses")},
-        "identical": int(np.sum(same)),
-        "left_out": dict(Counter(str(reasons[place]) for place in rows[~known].tolist())),
-        "win_rate": {**estimated(verdict.rate), "questions": verdict.rate.clusters},
-        "first": mean_of(asked.values(f"{SCORE}_first")[0][places]),
-        "inconsistent": mean_of(asked.values(f"{SCORE}_inconsistent")[0][places]),
-        "longer": mean_of(np.where(lengths > 0, values, 1 - values), lengths != 0),
-        "equal_length": estimated(equal),
+        "left_out": dict(Counter(map(str, _reasons(asked, rows[~known])))),
+        "win_rate": {**_estimated(verdict.rate), "questions": verdict.rate.clusters},
+        **_biases(asked, places, values, questions, -1 if flipped else 1, level),
         "corrected": corrected,
     }
+
+
+def _biases(asked: Side, places: Whole, values: Floats, questions: Whole, sign: int, level: float) -> dict[str, Any]:
+    """How far the order and the length of the answers decide, and how many pairs have the same answer."""
+    longer, same = _answers(asked)
+    lengths, same = sign * longer[places], same[places]
+
+    def mean_of(values: Floats, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+        return _estimated(estimate_mean(values[chosen], questions[chosen], low=0.0, high=1.0, level=level))
+
+    by_order = {name: asked.values(f"{SCORE}_{name}")[0][places] for name in ("first", "inconsistent")}
+    equal = rate_at_equal_length(values[~same], lengths[~same], questions[~same], level=level)
+    return {
+        "identical": int(np.sum(same)),
+        **{name: mean_of(found, ~np.isnan(found)) for name, found in by_order.items()},
+        "longer": mean_of(np.where(lengths > 0, values, 1 - values), lengths != 0),
+        "equal_length": _estimated(equal),
+    }
+
+
+def _estimated(found: Estimate) -> dict[str, Any]:
+    return {"n": found.n, "value": found.value, "interval": interval_document(found.interval), "reason": found.reason}
 
 
 def _state(interval: Mapping[str, Any]) -> str:
@@ -98,17 +104,18 @@ def _questions(asked: Side) -> Whole:
     return codes.astype(np.int64)
 
 
-def _lengths(asked: Side) -> Floats:
-    """By how many characters the candidate's answer of each pair is longer."""
+def _answers(asked: Side) -> tuple[Floats, NDArray[np.bool_]]:
+    """By how many characters the candidate's answer of each pair is longer, and whether both answers are the same."""
     table = read_columns(asked.folder.outputs, ["answer", "other_answer"])
-    own, other = (pc.fill_null(pc.utf8_length(table[name]), 0).to_numpy() for name in table.column_names)
-    longer: Floats = own.astype(np.float64) - other.astype(np.float64)
-    return longer
+    texts = [[text or "" for text in table[name].to_pylist()] for name in table.column_names]
+    longer = np.array([len(own) - len(other) for own, other in zip(*texts, strict=True)], dtype=np.float64)
+    return longer, np.array([own.strip() == other.strip() for own, other in zip(*texts, strict=True)], dtype=np.bool_)
 
 
-def _reasons(asked: Side) -> list[str | None]:
-    table: pa.Table = read_columns(asked.records, [f"{SCORE}.reason"])
-    reasons: list[str | None] = table[f"{SCORE}.reason"].to_pylist()
+def _reasons(asked: Side, rows: Whole) -> list[str | None]:
+    """Why pairs have no result."""
+    column = read_columns(asked.records, [f"{SCORE}.reason"])[f"{SCORE}.reason"]
+    reasons: list[str | None] = column.take(pa.array(rows)).to_pylist()
     return reasons
 
 

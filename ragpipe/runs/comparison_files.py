@@ -41,8 +41,11 @@ class ComparedRuns:
 
 
 @contextmanager
-def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: CompareSettings) -> Iterator[ComparedRuns]:
-    """Compare runs, or the methods of `base` where `settings.kind` says so. The tables are open inside.
+def compared_runs(
+    base: RunFolder, candidates: Sequence[RunFolder], settings: CompareSettings, preferences: Sequence[RunFolder] = ()
+) -> Iterator[ComparedRuns]:
+    """Compare runs, or the methods of `base` where `settings.kind` says so. The tables are open inside. `preferences` are the runs in which
+    a judge was asked just now; where there is none, the newest ones count.
 
     Raises ConfigError where a candidate differs in what is not accepted, DataError for what cannot be read.
     """
@@ -57,7 +60,7 @@ def compared_runs(base: RunFolder, candidates: Sequence[RunFolder], settings: Co
             sides = [opened(base, method) for method in _methods(base, opened(base, None), settings)]
         else:
             sides = [opened(base, settings.base_method), *(opened(folder, None) for folder in candidates)]
-        found = [find_preference(base, side.folder) for side in sides[1:]]
+        found = [find_preference(base, side.folder, preferences) for side in sides[1:]]
         asked = [None if folder is None else opened(folder, None) for folder in found]
         comparisons = compare_sides(sides[0], sides[1:], settings, asked)
         known = _asked_pairs(sides, asked, comparisons, settings.kind)

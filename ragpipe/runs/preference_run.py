@@ -121,7 +121,7 @@ def _both(base: Sequence[Chunk], candidate: Sequence[Chunk]) -> list[Chunk]:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _Origins:
     """The places of settings as the user's, and further keys that count as chosen."""
 
     origins: ConfigOrigins
@@ -150,7 +150,7 @@ def open_preference(
         "scoring": {**(plain.get("scoring") or {}), "slices": slices, "gates": {}},
     }
     chosen = (*getattr(origins, "chosen", ()), "metrics", "scoring", "iterations")
-    finished = open_run(composed, _Chosen(origins, chosen), changeable=_CHANGEABLE, task="compare", task_keys=_OWN)
+    finished = open_run(composed, _Origins(origins, chosen), changeable=_CHANGEABLE, task="compare", task_keys=_OWN)
     is_named = any(key.partition(".")[0] == "jury" for key in finished.overrides)
     problem = None if is_named else unnamed_judge(finished, origins, without_a_call="transport=stored")
     if isinstance(finished.config.judge, RulesSettings):

@@ -215,12 +215,12 @@ def paired_tables(base: RunFolder, candidate: RunFolder) -> dict[str, Any]:
     return {side: dict(of_side.get("frozen") or {"tables": of_side["tables"]}) for side, of_side in data.items()}
 
 
-def find_preference(base: RunFolder, candidate: RunFolder) -> RunFolder | None:
-    """The newest scored run, beside the candidate, in which a judge was asked about the pairs of these two; None where there is none."""
+def find_preference(base: RunFolder, candidate: RunFolder, among: Sequence[RunFolder] = ()) -> RunFolder | None:
+    """The newest scored run in which a judge was asked about the pairs of these two, `among` some or else beside the candidate; None
+    where there is none."""
     wanted = paired_tables(base, candidate)
     found: dict[str, RunFolder] = {}
-    for path in run_folders(candidate.root.parent):
-        folder = RunFolder(path)
+    for folder in among or map(RunFolder, run_folders(candidate.root.parent)):
         with suppress(RagpipeError):
             manifest = checked_manifest(folder)
             if manifest["data"].get("pair") == wanted and folder.final.metrics.is_file():

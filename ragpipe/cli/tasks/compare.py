@@ -104,7 +104,8 @@ def run(task: CompareTask, console: Console) -> int:
 
 def compare_task(task: CompareTask, console: Console) -> dict[str, Any]:
     """As `run`; returns the content of `comparison.json`."""
-    with compared_runs(task.base, task.candidates, task.settings) as compared:
+    asked = [spec.folder for spec in task.preferences]
+    with compared_runs(task.base, task.candidates, task.settings, asked) as compared:
         _print(compared, console)
         folder = write_comparison(compared)
     console.say(f"written: {folder / 'compare.html'}, comparison.md, .json, .parquet, .junit.xml")
