@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli.command_line import main
-from ragpipe.testing.openai_server import OpenAIServer, serving
+from ragpipe.testing.openai_server import OpenAIServer, running, serving
 from tests.support.harness import Server, finish, kill_after
 
 pytestmark = pytest.mark.slow
@@ -163,6 +163,31 @@ def test_no_finished_call_is_repeated_after_a_kill(here: Path) -> None:
         answered = Counter(request["body"] for request in server.requests() if request["status"] == 200 and request["written"])
         assert len(answered) == 2 * ASKED
         assert max(answered.values()) == 1
+
+
+def test_a_batch_asks_the_same_and_live_asks_nothing_after_it(here: Path) -> None:
+    batches = pytest.importorskip("tests.extras.batch.batch_server")
+    with running(batches.BatchServer(script=LONGER)) as server:
+        assert main(words(server.url, "transport=batch")) == 0
+        assert (len(server.batches.made), server.tries) == (1, 0)
+        assert main(words(server.url)) == 0
+        assert server.tries == 0
+    assert compared()["comparisons"][0]["preference"]["win_rate"]["n"] == ASKED + SAME
+
+
+def test_another_judge_over_the_pairs_is_a_preference_too(here: Path, server: OpenAIServer) -> None:
+    assert main(words(server.url)) == 0
+    first = asked_run()
+    judge = [word for word in words(server.url) if word.startswith("judge")]
+    again = [word.replace("test-model", "other-model") for word in judge]
+    assert main(["task=rejudge", f"run={first}", *again]) == 0
+    assert server.tries == 4 * ASKED
+    second = asked_run()
+    assert second != first
+    for given, shown in ((words(server.url)[:4], second), (words(server.url), first)):
+        assert main(given) == 0
+        assert compared()["comparisons"][0]["preference"]["run_id"] == shown.name
+    assert server.tries == 4 * ASKED
 
 
 def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: OpenAIServer) -> None:
