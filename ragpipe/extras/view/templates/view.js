@@ -96,7 +96,7 @@ class ViewPage {
     const counts = new Map();
     for (const row of this.index.rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
     const words = ["running", "stalled"].filter((state) => counts.get(state)).map((state) => `${counts.get(state)} ${state}`);
-    byId("states").textContent = [`${this.index.rows.length.toLocaleString("en")} runs`, ...words, this.index.unread ? `${this.index.unread} still to be read` : ""].filter(Boolean).join(", ");
+    byId("states").textContent = [`${this.index.rows.length.toLocaleString("en")} run${this.index.rows.length === 1 ? "" : "s"}`, ...words, this.index.unread ? `${this.index.unread} still to be read` : ""].filter(Boolean).join(", ");
   }
 
   /** The card of a run; the one that stands there where nothing of it has changed, so that a selection in it stays. */
