@@ -16,16 +16,19 @@ pytestmark = pytest.mark.slow  # whole runs
 CASES = 10
 
 
-def test_a_plan_says_what_its_tokens_are_without(tmp_path, capsys):
-    data = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4)
+def test_a_plan_says_what_its_tokens_are_without(serve, tmp_path, capsys):
+    words = write_cases(tmp_path / "cases.jsonl", CASES, chunks=4), tmp_path / "out", serve().url
 
     def planned(*extra: str) -> str:
-        assert main(arguments(data, tmp_path / "out", "http://127.0.0.1:9/v1", "task=plan", *extra, metrics="faithfulness")) == 0
+        assert main(arguments(*words, "task=plan", *extra, metrics="faithfulness")) == 0
         return " ".join("".join(capsys.readouterr()).split())
 
     assert "are without the thoughts" in planned("judge.reasoning_effort=low")
     assert "without the reasons step by step" in planned("metrics.faithfulness.reasoning=true")
-    assert "are without the" not in planned()
+    assert "are without the" not in planned() + planned("judge.reasoning_effort=none")
+    assert main(arguments(*words, "judge.reasoning_effort=low", metrics="faithfulness")) == 0, capsys.readouterr()
+    assert "are without the" not in planned("judge.reasoning_effort=low"), "its replies are measured"
+    assert "are without the thoughts" in planned("judge.reasoning_effort=high"), "they say nothing of another effort"
 
 
 def test_the_members_of_a_jury_are_shown_items_in_orders_of_their_own(serve, tmp_path, capsys):

@@ -219,7 +219,7 @@ def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> N
     words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
     config = compose(["dataset=demo", "+mode=full_evaluation", *words])
     shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
-    assert shipped - set(config.metrics) == {"recorded", "rubric", "semantic_similarity", "one_chunk_suffices"}
+    assert shipped - set(config.metrics) == {"preference", "recorded", "rubric", "semantic_similarity", "one_chunk_suffices"}
     gates = config.scoring.active_gates()
     assert {gate.against for gate in gates.values()} == {"0123456789ab"}, "one word names the baseline of all"
     assert {gate.max_drop for gate in gates.values()} == {0.05}

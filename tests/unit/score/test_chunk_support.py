@@ -8,6 +8,7 @@ import pytest
 from ragpipe.core.sample import Case, Chunk, Output, Sample
 from ragpipe.core.score import ScoreSpec
 from ragpipe.metrics.shared.claim_metric import JudgedClaim, claim_details
+from ragpipe.report.case_views import support_lines
 from ragpipe.report.chunk_section import chunks_section
 from ragpipe.report.report_data import ReportData
 from ragpipe.score.chunk_support import chunk_support
@@ -45,6 +46,19 @@ def details(*claims: JudgedClaim) -> dict[str, Any]:
 def test_how_claims_are_carried(claims: tuple[JudgedClaim, ...], hows: list[str], used: list[int], chain: list[tuple[int, int]]) -> None:
     support = chunk_support(details(*claims), [(chunk.id, chunk.rank) for chunk in CHUNKS])
     assert ([claim.how for claim in support.claims], support.used, support.chain) == (hows, used, chain)
+
+
+@pytest.mark.parametrize(("claims", "lines"), [
+    (
+        (AUTHOR, VOTES, TOKENS),
+        ["YES from context 1 on: 1 of 3 claims with context 1, 2 with 2, 3 with 3", "carry nothing: 1 of 4 contexts (4)"],
+    ),
+    ((VETOED,), ["NO to the end: no context carries any of 1 claim", "carry nothing: 4 of 4 contexts (1, 2, 3, 4)"]),
+])  # fmt: skip
+def test_the_chain_in_words(claims: tuple[JudgedClaim, ...], lines: list[str]) -> None:
+    support = chunk_support(details(*claims), [(chunk.id, chunk.rank) for chunk in CHUNKS])
+    assert support is not None
+    assert list(support_lines(support, [1, 2, 3, 4])) == lines
 
 
 QUOTED: dict[str, Any] = {"claim": "c", "supported": True}
