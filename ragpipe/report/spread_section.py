@@ -15,6 +15,7 @@ from ragpipe.report.charts import (
     HeatCell,
     HistogramBin,
     Line,
+    ShareRow,
     TradePoint,
     axis_limit,
     axis_number,
@@ -22,6 +23,7 @@ from ragpipe.report.charts import (
     histogram,
     line_chart,
     map_switch,
+    share_table,
     trade_chart,
     trade_table,
 )
@@ -326,14 +328,19 @@ def categories_section(data: ReportData) -> Section | None:
     name, found = category_rows(data.metrics)
     if len(found) < 2 or not name:
         return None
-    rows = []
+    rows, bars = [], []
     for row in found:
         passed, rate = ("-", "-") if row.rate is None else (whole(row.passed), f"{row.rate:.1%}")
         some = f" of {whole(row.judged)} judged" if 0 < row.judged < row.total else ""
         rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
+        link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
+        bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
     passed_head = TableColumn(("passed by ", Verbatim(name)))
     columns = (TableColumn("category", is_text=True), TableColumn("total"), passed_head, TableColumn("rate"))
-    return Section("categories", "By category", (Table(columns, tuple(rows)),), folded=True, shown_in=EVERYWHERE - HTML)
+    drawn = share_table(bars, f"by category, passed by {name}")
+    chart = Chart(("Passed by ", Verbatim(name)), drawn, "A category opens its cases that did not pass.")
+    table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
+    return Section("categories", "By category", (chart, table), folded=True)
 
 
 def slices_section(data: ReportData) -> Section | None:

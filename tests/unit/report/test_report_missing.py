@@ -20,7 +20,7 @@ def metrics(*errors: dict[str, int]) -> dict[str, Any]:
     one = {"name": "not_judged", "n": 4, "share_of_cases": 1.0, "message": shipped["not_judged"]["message"],
            "advice": shipped["not_judged"]["advice"], "examples": [{"sample_id": "q", "method": "m", "repeat": 1}]}  # fmt: skip
     scores = {f"s{place}": {"errors": kinds} for place, kinds in enumerate(errors)}
-    return {"n_cases": 4, "overall": {"scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}
+    return {"n_cases": 4, "overall": {"n_cases": 4, "scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}
 
 
 def advice(*errors: dict[str, int]) -> list[str]:
