@@ -200,13 +200,13 @@ def calibration_report(calibration: Calibration, plots: Mapping[str, Markup]) ->
     """The page `calibration.md` and `.html`; `plots` has the calibration plot of each score with a scale."""
     scores, states = calibration.scores, Counter[str](score.state for score in calibration.scores.values())
     lines = {name: verdict_line(name, score) for name, score in scores.items()}
-    lead, _, rest = next(iter(lines.values())).partition(". ")
+    said = next(iter(lines.values()))
     if len(scores) > 1:
         counts = ", ".join(f"{states[state]} {words}" for state, words in _STATES.items() if states[state])
-        lead, rest = "", f"of {len(scores):,} scores: {counts}"
+        said = f"of {len(scores):,} scores: {counts}"
     kind: Kind = "bad" if states["failed"] else "good" if states["passed"] == len(scores) else "warn"
     about = (("run ", Verbatim(calibration.run_id), ", judge ", Verbatim(calibration.judge.label)), _INTERVALS)
-    verdict = RunVerdict(kind, lead, Prose(rest), about)
+    verdict = RunVerdict(kind, "", Prose(said), about)
     sections = [Section("verdicts", "Scores", tuple(Note(Prose(line)) for line in lines.values()))] if len(scores) > 1 else []
     sections += [Section(name, Verbatim(name), tuple(_parts(name, score, plots.get(name)))) for name, score in scores.items()]
     name, links = "How far the judge agrees with people", (PageLink("report", "../report.html"),)

@@ -89,17 +89,18 @@ def drift_report(record: DriftRecord) -> Report:
         return Report(f"Drift of {record.judge}", "", "", RunVerdict("plain", "", said), (), ())
     newest = checks[-1]
     changed, total = len(newest["changed"]), newest["verdicts"]
-    lead, said = ("DRIFTED", f"{newest['drifted']:,} of") if newest["alarm"] else ("no drift", f"{changed:,} of")
-    said += f" {total:,} stored verdicts changed" + (
-        " in all six replies" if newest["alarm"] else " in the first reply, none in all six"
-    )
+    said = f"no drift: all {total:,} stored verdicts are as in the baseline"
+    if newest["alarm"]:
+        said = f"DRIFTED: {newest['drifted']:,} of {total:,} stored verdicts changed in all six replies"
+    elif changed:
+        said = f"no drift: {changed:,} of {total:,} stored verdicts changed in the first reply, none in all six"
     rows = [
         (check["ended_at"][:16].replace("T", " "), f"{check['matched']:,} of {check['verdicts']:,}", whole(check["drifted"]))
         for check in checks
     ]
     history = Table.of(("checked (UTC)", "as in the baseline", "drifted"), rows)
     sections = (*_found(newest, baseline), Section("checks", "All checks", (history,)))
-    verdict = RunVerdict("bad" if newest["alarm"] else "good", lead, said)
+    verdict = RunVerdict("bad" if newest["alarm"] else "good", "", said)
     return Report(f"Drift of {record.judge}", "", "", verdict, (), sections)
 
 
