@@ -103,7 +103,8 @@ def test_messages_name_what_there_is():
     found = faults({"class": CLASS, "prompts": {"extract": "v1", "verfy": "v1"}, "bach": 2})
     assert "v1" in found["prompts.verify"].expected
     assert "verify" in found["prompts.verfy"].fix
-    assert "batch" in found["bach"].fix
+    assert found["bach"].fix.startswith("did you mean batch? Claims per verifying call")
+    assert faults({"class": CLASS, "prompts": PROMPTS, "batch": 0})["batch"].fix.startswith("Claims per verifying call")
     assert "v1" in faults({"class": CLASS, "prompts": PROMPTS | {"verify": "v99"}})["prompts.verify"].expected
 
 
