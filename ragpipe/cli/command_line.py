@@ -61,7 +61,7 @@ _TASKS = {
     "understand": {"explain": "everything behind one case's scores", "runs": "all runs of a name in one table"},
     "compare, gate": {
         "compare": "did the change make it better? case by case, with a verdict",
-        "history": "the scores over all runs, each against the run before",
+        "history": "the scores over all runs, each against the previous run",
     },
     "trust the judge": {
         "label": "cases for people to label, and their labels back",

@@ -1,4 +1,4 @@
-"""The history of a name: a row per run and score or failure mode, with the verdict against the run before and the first of the same series."""
+"""The history of a name: a row per run and score or failure mode, with the verdict against the previous run and the first of the same series."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ class RunDrops:
 
 
 def run_drops(base: Side, candidate: Side, settings: CompareSettings) -> RunDrops:
-    """The headline scores in which `candidate` is worse than `base`, the run before it, and the failure modes that it has more often.
+    """The headline scores in which `candidate` is worse than `base`, the previous one, and the failure modes that it has more often.
 
     A score counts where both runs measured it in the same way; its questions may be others. With at least half of the cases shared
     (same sample, same question and labels) the shared ones are compared as pairs, the headline decided together by Holm's method,

@@ -10,7 +10,9 @@ from markupsafe import Markup
 
 from ragpipe.comparison.headline import signed_text
 from ragpipe.report.charts import ForestRow, HeatCell, forest, heat_map
+from ragpipe.report.comparison_summary import UNDECIDED
 from ragpipe.report.page_file import page_address
+from ragpipe.report.styled_text import figure_text
 
 Figures = Mapping[str, Any]
 Link = Callable[[str], str]
@@ -104,8 +106,10 @@ def _remark(score: Figures) -> str:
         words.append(f"x{typical['median_ratio']:.2f} in the middle case")
     if typical and typical["dominant"]:
         words.append("one case decides the mean")
+    elif score["state"] == "inconclusive" and score["reason"] in UNDECIDED and score["reason"] != "too_wide":
+        words.append(UNDECIDED[score["reason"]])
     elif score["state"] == "inconclusive" and score["n_needed"] and not _too_few(score):
-        words.append(f"needs ~{score['n_needed']:,} cases")
+        words.append(f"~{score['n_needed']:,} cases would show {figure_text(score['smallest_effect'])}")
     if not score["higher_is_better"]:
         words.append("less is better")
     return ", ".join(words)

@@ -98,7 +98,7 @@ def _problems(metrics: Mapping[str, Any]) -> Iterator[Chart]:
         modes = sorted((metrics["overall"].get("failure_modes") or {}).items(), key=lambda item: -int(item[1]["n"]))
         rows = [_problem(name, None, metrics) for name, mode in modes if mode["n"]]
     methods = [(number, method) for number, method in enumerate(method_groups(metrics))]
-    cases = "cases and their share of the method's" if len(methods) > 1 else "cases and their share"
+    cases = "cases, and their share of all of the method" if len(methods) > 1 else "cases and their share"
     yield Chart("", problem_table(rows[:_OPEN], methods, "what is wrong"), f"{cases.capitalize()}; a count opens them.")
     if len(rows) > _OPEN:
         yield Chart(f"all {len(rows)}", problem_table(rows[_OPEN:], methods, "what is wrong, the rarer ones"), folded=True)

@@ -333,7 +333,7 @@ _SCORE_FAMILIES = {
     "noise_floor": (
         "ragpipe_score_noise_floor", "Difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs.",
     ),
-    "before_difference": ("ragpipe_score_change", "Paired difference from the run before of the same series."),
+    "before_difference": ("ragpipe_score_change", "Paired difference from the previous run of the same series."),
     "before_low": ("ragpipe_score_change_low", "Lower end of its interval."),
     "before_high": ("ragpipe_score_change_high", "Upper end of its interval."),
 }  # fmt: skip
@@ -345,11 +345,11 @@ _RUN_FAMILIES = {
 }
 _MODE_FAMILIES = {
     "mean": ("ragpipe_failure_mode_ratio", "Share of cases with a failure mode, 0 to 1."),
-    "before_difference": ("ragpipe_failure_mode_change", "Paired difference from the run before of the same series."),
+    "before_difference": ("ragpipe_failure_mode_change", "Paired difference from the previous run of the same series."),
     "before_low": ("ragpipe_failure_mode_change_low", "Lower end of its interval."),
     "before_high": ("ragpipe_failure_mode_change_high", "Upper end of its interval."),
 }
-_VERDICT = "ragpipe_score_verdict", "1 for the verdict against the run before, 0 for the others."
+_VERDICT = "ragpipe_score_verdict", "1 for the verdict against the previous run, 0 for the others."
 _INFO = "ragpipe_run_info", "1; its labels name the run, its judge and its data."
 
 

@@ -20,7 +20,7 @@ _DOT = "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z"
 @dataclass(frozen=True)
 class HistoryPoint:
     """A run on the line: its mean and interval, `series`, which is equal for runs that were measured in the same way, `state` against
-    the run before (better, worse, or anything else), what a pointer reads over it, and the address of its report; empty for none."""
+    the previous run (better, worse, or anything else), what a pointer reads over it, and the address of its report; empty for none."""
 
     mean: float
     low: float | None
@@ -101,7 +101,7 @@ class HistoryLine:
 
 
 def _mark(point: HistoryPoint, place: str) -> Node:
-    """A triangle up for better and down for worse than the run before, else a dot; a link to the report."""
+    """A triangle up for better and down for worse than the previous run, else a dot; a link to the report."""
     form = {"class": f"run {point.state}", "d": _SHAPES.get(point.state, _DOT), "transform": place}
     shape: Node = ["path", form, [["title", {}, [point.words]]]]
     return ["a", {"href": point.link, "aria-label": point.words}, [shape]] if point.link else shape

@@ -1,4 +1,4 @@
-"""A history for people: the newest run of each score beside the run before and the first, and the way of its mean."""
+"""A history for people: the newest run of each score beside the previous run and the first, and the way of its mean."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from ragpipe.report.styled_text import plural, state_text, whole
 from ragpipe.score.normalisation import OVERALL
 
 Row = Mapping[str, Any]
-NEWEST_HEADS = ("score", "runs", "mean [95%]", "against the run before", "against the first", "noise floor")
+NEWEST_HEADS = ("score", "runs", "mean [95%]", "against the previous run", "against the first", "noise floor")
 NOTE = (
     "against: paired difference over the cases of both runs, with its clustered 95% interval; only runs that measured the score in the "
     "same way count. noise floor: what the judge alone changes between two runs, known from several iterations."
 )
-MODE_HEADS = ("failure mode", "runs", "rate [95%]", "from -> to", "against the run before")
+MODE_HEADS = ("failure mode", "runs", "rate [95%]", "from -> to", "against the previous run")
 _MARKS = (
-    "A mark is a run with its interval and leads to its report: ▲ better, ▼ worse than the run before, by the cases of both."
+    "A mark is a run with its interval and leads to its report: ▲ better, ▼ worse than the previous run, by the cases of both."
 )
 _SERIES = "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were."
 _RUNS_DRAWN = 60
@@ -99,7 +99,7 @@ def history_headline(rows: Sequence[Row], sentence: str | None) -> str:
     runs, newest = plural(len({row["run_id"] for row in rows}), "run"), rows[-1]["run_id"]
     if sentence is None:
         return f"{runs}; the newest, {newest}, has no earlier run that measured a headline score in the same way"
-    return f"{runs}; the newest, {newest}, against the run before: {sentence}"
+    return f"{runs}; the newest, {newest}, against the previous run: {sentence}"
 
 
 def history_report(name: str, rows: Sequence[Row], headline: str) -> Report:
@@ -137,7 +137,7 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
 
 def _point(row: Row) -> HistoryPoint:
     change = _change(row, "before")
-    words = f"{row['run_id']}: {row['mean']:.3f}" + (f"; against the run before {change}" if change != "-" else "")
+    words = f"{row['run_id']}: {row['mean']:.3f}" + (f"; against the previous run {change}" if change != "-" else "")
     link = f"../{row['run_id']}/report.html"
     return HistoryPoint(
         row["mean"], row["interval_low"], row["interval_high"], row["series"], row["before_state"] or "", words, link

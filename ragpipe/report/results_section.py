@@ -9,7 +9,7 @@ from typing import Any
 from ragpipe.calibration.corrected_scores import correction_words
 from ragpipe.comparison.headline import change_text
 from ragpipe.report.charts import Difference, LaneRow, Marks, MethodRow, axis_number, method_forest, score_lanes
-from ragpipe.report.comparison_summary import HEADS, difference_rows
+from ragpipe.report.comparison_summary import HEADS, UNDECIDED, difference_rows
 from ragpipe.report.model import (
     MARKDOWN,
     PAGES,
@@ -49,7 +49,7 @@ from ragpipe.report.report_data import (
     valued_scores,
 )
 from ragpipe.report.spread_section import GROUPS_SHOWN
-from ragpipe.report.styled_text import bracketed, decimal, difference_text, plural, whole
+from ragpipe.report.styled_text import bracketed, decimal, difference_text, figure_text, plural, whole
 from ragpipe.report.verdict_section import best_method, is_few
 
 SHARED_NOTE = (
@@ -543,7 +543,11 @@ def _difference(name: str, method: str, number: int, data: ReportData) -> Differ
         return Difference(number, text, f"n = {whole(score['n'])}", "too few", "", "", method == best_method(data))
     remark = f"{score['wins']} better, {score['losses']} worse of {whole(score['n'])}"
     state = {"same": "equal"}.get(score["state"], score["state"])
-    needed = f"~{whole(score['n_needed'])} cases would tell" if state == "inconclusive" and score["n_needed"] else ""
+    needed = ""
+    if state == "inconclusive" and score["reason"] in UNDECIDED and score["reason"] != "too_wide":
+        remark += f"; {UNDECIDED[score['reason']]}"
+    elif state == "inconclusive" and score["n_needed"]:
+        needed = f"~{whole(score['n_needed'])} cases would show {figure_text(score['smallest_effect'])}"
     return Difference(number, text, bounds, state, remark, needed, method == best_method(data))
 
 

@@ -33,7 +33,7 @@ class AlertSettings(Settings):
     )
     against: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Run that scores are compared with: a run id, a name or a folder. null, or `latest`: the run before, of the same name.",
+        description="Run that scores are compared with: a run id, a name or a folder. null, or `latest`: the previous run, of the same name.",
     )
 
 

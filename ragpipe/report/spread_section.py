@@ -338,7 +338,8 @@ def categories_section(data: ReportData) -> Section | None:
     passed_head = TableColumn(("passed by ", Verbatim(name)))
     columns = (TableColumn("category", is_text=True), TableColumn("total"), passed_head, TableColumn("rate"))
     drawn = share_table(bars, f"by category, passed by {name}")
-    chart = Chart(("Passed by ", Verbatim(name)), drawn, "A category opens its cases that did not pass.")
+    pooled = "All methods together. " if len(method_groups(data.metrics)) > 1 else ""
+    chart = Chart(("Passed by ", Verbatim(name)), drawn, f"{pooled}A category opens its cases that did not pass.")
     table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
     return Section("categories", "By category", (chart, table), folded=True)
 

@@ -238,7 +238,7 @@ def _trusted(data: ReportData) -> Iterator[Note]:
         name = judge_name(metrics["judge"]["label"])
         yield Note((Strong("Judge "), Verbatim(name), Prose(said), *_pay(data)), shown_in=HTML)
         if any(code == "uncalibrated" for code, _ in _trust(data)):
-            text = (Strong("Not calibrated"), ": how often its verdicts are what people say is not known")
+            text = (Strong("Not calibrated"), ": how often people would agree is not known")
             yield Note(text, "warning", HTML)
     scores = metrics["overall"]["scores"].values()
     valued, wanted = sum(score["n_ok"] for score in scores), sum(due(score) for score in scores)

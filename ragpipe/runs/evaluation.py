@@ -257,7 +257,7 @@ class Evaluation:
         return outcome.exit_code(states)
 
 
-_LISTED = 5  # differences from the run before
+_LISTED = 5  # differences from the previous run
 
 
 @dataclass(frozen=True)

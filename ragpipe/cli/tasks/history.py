@@ -1,4 +1,4 @@
-"""`task=history`: every score of every run of a name, each against the run before it, as tables, a page and metrics for Prometheus."""
+"""`task=history`: every score of every run of a name, each against the previous one, as tables, a page and metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange
     Args:
         root: the output folder.
         listing: its runs.
-        changes: the difference of each run that has a run before.
+        changes: the difference of each run that has a previous run.
         revision: what the page compares with that of `progress`, to know that it is old.
     """
     sweeps = {job: sweep for sweep in listing.sweeps for job in sweep.jobs}
@@ -66,7 +66,7 @@ def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange
 
 
 def _comparison(link: str, command: str) -> list[str]:
-    """The link to the comparison with the run before and the command that makes it, as texts of the page."""
+    """The link to the comparison with the previous run and the command that makes it, as texts of the page."""
     return [run_address(link) if link else "", printable(command)]
 
 
@@ -138,8 +138,8 @@ def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep
 
     Args:
         run: the run.
-        change: its difference to the run before; None where it is not known yet.
-        has_before: whether there is a run before.
+        change: its difference to the previous run; None where it is not known yet.
+        has_before: whether there is a previous run.
         sweep: the sweep that it is a job of.
     """
     row: dict[str, Any] = {

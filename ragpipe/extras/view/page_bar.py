@@ -46,10 +46,10 @@ def page_bar(listing: Listing, path: str, *, home: str = "", root: Path | None =
         links += [
             _LINK.format(top + run_address(run.key, file), name) for file, name in pages.items() if path != f"{run.key}/{file}"
         ]
-        for other, words in zip(listing.neighbours(run), ("← run before", "next run →"), strict=True):
+        for other, words in zip(listing.neighbours(run), ("← previous run", "next run →"), strict=True):
             links += [_LINK.format(top + run_address(other.key, "report.html"), words)] if other else []
         link, command = comparison_with(listing, run, root)
-        words = "compared with the run before" if link else "compare with the run before"
+        words = "compared with the previous run" if link else "compare with the previous run"
         links += (
             [_LINK.format(top + run_address(link), words)] if link else [_COMMAND.format(words, command)] if command else []
         )
@@ -65,7 +65,7 @@ def run_address(*parts: str) -> str:
 def comparison_with(
     listing: Listing, run: ListedRun, root: Path | None, befores: Mapping[str, ListedRun] | None = None
 ) -> tuple[str, str]:
-    """Where the comparison of a run with the run before is, and the command that makes it; both empty where there is none."""
+    """Where the comparison of a run with the previous run is, and the command that makes it; both empty where there is none."""
     before = (runs_before(listing.runs) if befores is None else befores).get(run.key)
     if before is None:
         return "", ""

@@ -1,4 +1,4 @@
-"""The difference of each run to the run before of the same name: paired over the cases of both, one after another in a thread beside the page."""
+"""The difference of each run to the previous run of the same name: paired over the cases of both, one after another in a thread beside the page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWEST = 200
 
 @dataclass(frozen=True)
 class RunChange:
-    """The main score of a run less that of the run before: in words, and as better, worse, same or inconclusive."""
+    """The main score of a run less that of the previous run: in words, and as better, worse, same or inconclusive."""
 
     words: str
     state: str
@@ -79,7 +79,7 @@ class RunChanges:
 
     def of(self, runs: Sequence[ListedRun]) -> tuple[dict[str, RunChange | None], int]:
         """The differences of these runs by key, None for one that is still to be found out, and how many are known. A run
-        without a run before is not in it."""
+        without a previous run is not in it."""
         changes: dict[str, RunChange | None] = {}
         for before, run in _compared(runs):
             pair = (before.key, before.mark, run.key, run.mark)

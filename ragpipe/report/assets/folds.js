@@ -42,8 +42,8 @@ function followMethods(address) {
   choice.disabled = false;
   choice.addEventListener("change", () => address.set({ method: inputs.find((input) => input.checked).value }));
   address.onChange = (state, how) => {
+    show(state.method); // before the list scrolls to its place
     changed(state, how);
-    show(state.method);
   };
   show(address.state.method);
 }

@@ -1,4 +1,4 @@
-"""The bar above a served page: the way back, the runs beside it, its other pages, and its comparison with the run before."""
+"""The bar above a served page: the way back, the runs beside it, its other pages, and its comparison with the previous run."""
 
 import re
 import shlex
@@ -54,7 +54,7 @@ async def test_a_page_leads_to_all_runs_its_neighbours_and_its_other_pages(outpu
     top = "../../../"
     assert links == [
         (top, "All runs"), (f"{top}runs/a%20b/{IDS[1]}/calibration/calibration.html", "calibration"),
-        (f"{top}runs/a%20b/{IDS[0]}/report.html", "← run before"), (f"{top}runs/a%20b/{IDS[2]}/report.html", "next run →"),
+        (f"{top}runs/a%20b/{IDS[0]}/report.html", "← previous run"), (f"{top}runs/a%20b/{IDS[2]}/report.html", "next run →"),
     ]  # fmt: skip
     words = shlex.split(command.replace("&#39;", "'"))
     assert words[:4] == ["python", "-m", "ragpipe", "task=compare"]
@@ -67,7 +67,7 @@ async def test_a_comparison_that_was_made_is_a_link_and_a_page_of_strangers_lear
     assert main(["task=compare", f"base={outputs}/a b/{IDS[0]}", f"candidate={outputs}/a b/{IDS[1]}"]) == 0
     links, command = await served(outputs, f"a b/{IDS[1]}/report.html")
     assert command == ""
-    (link,) = (address for address, words in links if words == "compared with the run before")
+    (link,) = (address for address, words in links if words == "compared with the previous run")
     assert (outputs / link.removeprefix("../../../runs/").replace("%20", " ")).is_file()
     (outputs / "a b" / IDS[1] / "report.html").write_text("<body><header>mine</header><script>1</script>")
     assert (await served(outputs, f"a b/{IDS[1]}/report.html")) == ([("../../../", "All runs")], "")

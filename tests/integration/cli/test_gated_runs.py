@@ -219,7 +219,7 @@ def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(here) -> No
 
 
 def test_a_run_that_was_stopped_is_no_baseline(baseline: Path) -> None:
-    """`latest` points to a run that never got to its scores: the gate takes the run before it, and that run can still be finished."""
+    """`latest` points to a run that never got to its scores: the gate takes the previous one, and that run can still be finished."""
     gate = f"+scoring.gates.drop={DROP % 'latest'}"
     _, stopped = evaluate(8, gate)
     (stopped / "final" / "metrics.json").unlink()

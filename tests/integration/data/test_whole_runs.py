@@ -102,7 +102,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here: Path, ca
     prices = "system.prices={input: 2, output: 4}"
     assert python_run("system.version=v7", prices) == 0
     assert "system 9,000 tokens, $0.0240" in capfd.readouterr().out
-    assert asked(here) == ASKED, "the outputs are those of the run before"
+    assert asked(here) == ASKED, "the outputs are those of the previous run"
     first = json.loads((here / "outputs/live/latest/manifest.json").read_text())["source_run"]
     assert first is None
     assert main(["task=rescore", "run=outputs/live/latest", "system.prices={input: 4, output: 8}"]) == 0

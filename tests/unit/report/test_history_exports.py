@@ -60,7 +60,7 @@ def test_prometheus_reads_every_sample_with_its_time() -> None:
 
 def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:
     said = history_headline(ROWS[:4], "worse: faithfulness -0.100")
-    assert said == f"2 runs; the newest, {'b' * 12}, against the run before: worse: faithfulness -0.100"
+    assert said == f"2 runs; the newest, {'b' * 12}, against the previous run: worse: faithfulness -0.100"
     assert "has no earlier run" in history_headline(ROWS, None)
     cells = {cells[0]: cells[1:] for cells in newest_rows(ROWS[:4])}
     assert cells["faithfulness"] == [

@@ -76,9 +76,9 @@ class RunRows {
     return [make("span", { class: `change ${state}`, text: mark + words }), state && make("small", { text: `${state} against ${before.split("/").pop()}` })];
   }
 
-  /** The comparison with the run before: where it is, or the command that makes it. */
+  /** The comparison with the previous run: where it is, or the command that makes it. */
   comparison({ compare: [link, command], name, id }) {
-    if (link) return make("small", {}, make("a", { href: link, text: "comparison", "aria-label": `comparison of ${name} ${id} with the run before` }));
+    if (link) return make("small", {}, make("a", { href: link, text: "comparison", "aria-label": `comparison of ${name} ${id} with the previous run` }));
     if (!command || !this.onTick) return null;
     return make("details", { class: "no-print" }, make("summary", { text: "compare" }), this.command(command));
   }

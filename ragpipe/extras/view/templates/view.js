@@ -29,7 +29,7 @@ class ViewPage {
   bindings() {
     return [
       { keys: ["j", "ArrowDown"], does: "next run", run: () => this.step(1) },
-      { keys: ["k", "ArrowUp"], does: "run before", run: () => this.step(-1) },
+      { keys: ["k", "ArrowUp"], does: "previous run", run: () => this.step(-1) },
       { keys: ["Enter"], does: "open the report", run: () => false },
       { keys: ["x"], does: "choose the run for a comparison", run: () => this.focused()?.querySelector("input")?.click() },
       { keys: ["/"], does: "search", run: () => byId("q").focus() },
