@@ -45,7 +45,8 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
     known = ~np.isnan(values)
     values, places = values[known], rows[known]
     questions = _questions(asked)[places]
-    verdict, corrected = decide_preference(values, questions, level=level), _corrected(asked, len(rows), flipped=flipped)
+    verdict = decide_preference(values, questions, asked.values(f"{SCORE}_inconsistent")[0][places], level=level)
+    corrected = _corrected(asked, len(rows), flipped=flipped)
     return {
         "run_id": asked.run_id,
         "judge": asked.metrics["judge"]["label"],
@@ -160,7 +161,7 @@ def preference_lines(found: Mapping[str, Any]) -> list[str]:
         said += f"; {found['identical']:,} of {found['pairs']:,} pairs have the same answer: ties without a call"
     if found["left_out"]:
         said += f"; left out: {', '.join(f'{reason} {count:,}' for reason, count in found['left_out'].items())}"
-    bias = f"position: {percent(found['first'])} of choices fell on the answer shown first, {percent(found['inconsistent'])} of pairs changed with the order"
+    bias = f"position: of a pair's choices {percent(found['first'])} fell on the answer shown first, {percent(found['inconsistent'])} of pairs changed with the order"
     length = f"length: the longer answer wins {percent(found['longer'])}"
     if found["equal_length"]["value"] is not None:
         length += f"; at equal length the new one wins {percent(found['equal_length'])}"

@@ -270,11 +270,17 @@ def rubric_grade(low: float, high: float, integers_only: bool) -> type[RubricGra
     return create_model("RubricGrade", __base__=RubricGrade, __module__=__name__, score=(number, ...))
 
 
+def _winner(value: Any) -> Any:
+    """`b`, `Answer B`, `Tie` and `neither` mean what they say."""
+    text = value.strip().lower().removeprefix("answer ") if isinstance(value, str) else None
+    return {"a": "A", "b": "B", "tie": "tie", "neither": "tie"}.get(text or "", value)
+
+
 class Preference(Answer):
     """Which of two answers, shown as A and B, is better."""
 
     reason: str = ""
-    winner: Literal["A", "B", "tie"]
+    winner: Annotated[Literal["A", "B", "tie"], BeforeValidator(_winner)]
 
 
 class ChunkVerdict(Answer):

@@ -30,7 +30,8 @@ _RESAMPLES = 1000
 @dataclass(frozen=True, slots=True)
 class PreferenceVerdict:
     """The win rate of a candidate with its interval, and what it says: `better` or `worse` where the interval excludes one half and
-    at least 6 questions were not tied, `same` where that of twice the error (90 % at 95 %) lies within .05 of it, else `inconclusive`."""
+    at least 6 questions were not tied, `same` where that of twice the error (90 % at 95 %) lies within .05 of it and most pairs gave the same
+    result in both orders, else `inconclusive`."""
 
     rate: Estimate
     wins: int
@@ -39,14 +40,19 @@ class PreferenceVerdict:
     state: State
 
 
-def decide_preference(values: Floats, questions: Whole | None = None, *, level: float = 0.95) -> PreferenceVerdict:
+def decide_preference(
+    values: Floats, questions: Whole | None = None, inconsistent: Floats | None = None, *, level: float = 0.95
+) -> PreferenceVerdict:
     """The verdict on pairs. A value above one half (of several judges or iterations) is a win, below it a loss.
 
     Args:
         values: of each pair, 0 to 1.
         questions: the number of each pair's question; None where all are independent.
+        inconsistent: 1 of each pair whose two orders gave different results, NaN where nothing was asked. A judge that goes by the order
+            ties every pair, and knows nothing of them.
         level: the level of the interval.
     """
+    by_order = inconsistent is not None and bool(np.nansum(inconsistent) > np.sum(~np.isnan(inconsistent)) / 2)
     rate = estimate_mean(values, questions, low=0.0, high=1.0, level=level)
     won, lost = values > 0.5, values < 0.5
     codes, _ = questions_of(len(values), questions)
@@ -55,7 +61,7 @@ def decide_preference(values: Floats, questions: Whole | None = None, *, level: 
     narrow = estimate_mean(values, questions, low=0.0, high=1.0, level=2 * level - 1).interval
     state: State = "inconclusive"
     if narrow is not None and narrow.low >= 0.5 - SMALLEST and narrow.high <= 0.5 + SMALLEST:
-        state = "same"
+        state = "inconclusive" if by_order else "same"
     elif rate.interval is not None and decided >= FEWEST_CHANGED:
         state = "better" if rate.interval.low > 0.5 else "worse" if rate.interval.high < 0.5 else "inconclusive"
     return PreferenceVerdict(rate, state=state, **counts)
@@ -76,13 +82,13 @@ def rate_at_equal_length(values: Floats, longer: Floats, questions: Whole | None
         level: the level of the interval.
 
     No value where either side has the longer answer in fewer than 6 questions (`one_sided`: equal length would be a guess), and where every
-    pair was won, or every one lost (`one_class`).
+    pair has the same result (`one_class`).
     """
     codes, groups = questions_of(len(values), questions)
     n, sides = len(values), [len(np.unique(codes[chosen])) for chosen in (longer > 0, longer < 0)]
     if min(sides) < FEWEST_CHANGED:
         return Estimate(n, groups, reason="one_sided")
-    if np.all(values == 1) or np.all(values == 0):
+    if np.all(values == values[0]):
         return Estimate(n, groups, reason="one_class")
     spread = float(np.std(longer))
     design = np.stack([np.ones(n), np.tanh(longer / spread)], axis=1)
@@ -116,7 +122,7 @@ def bradley_terry(
 
     P(i beats j) = 1 / (1 + exp(-(s_i - s_j))) (Bradley and Terry 1952), a tie as half a win of both; half a win is added to each side
     of every pair of sides that was asked about, so that a side which won all has a finite strength. Fitted by Hunter's (2004) MM
-    steps; the interval is that of 1,000 resamples of whole questions.
+    steps; the interval is that of 1,000 resamples of whole questions, and none where all of them give the same strength.
 
     Args:
         first, second: the sides of each pair, from 0; `values` is 1 where the second won.
@@ -138,7 +144,9 @@ def bradley_terry(
     estimates = [Estimate(len(values), groups, 0.0)]
     for side in range(1, sides):
         interval = Interval(level, float(bounds[0, side]), float(bounds[1, side]), "bootstrap", too_few=groups < FEW)
-        estimates.append(Estimate(len(values), groups, float(found[0, side]), interval if groups > 1 else None))
+        estimates.append(
+            Estimate(len(values), groups, float(found[0, side]), interval if interval.low < interval.high else None)
+        )
     return estimates
 
 

@@ -39,6 +39,8 @@ def test_a_winner_needs_an_interval_beyond_one_half_and_six_decided_questions(
 def test_rows_of_one_question_count_as_one() -> None:
     questions = np.repeat(np.arange(5), 8)
     assert decide_preference(np.ones(40), questions).state == "inconclusive"
+    by_order = [decide_preference(np.full(50, 0.5), None, np.full(50, differs)).state for differs in (0.0, 1.0)]
+    assert by_order == ["same", "inconclusive"], "ties of a judge that goes by the order say nothing"
     alone, repeated = (
         decide_preference(np.array([1.0, 0, 1, 1, 1, 1, 1, 0])),
         decide_preference(np.repeat([1.0, 0, 1, 1, 1, 1, 1, 0], 4), np.repeat(np.arange(8), 4)),
