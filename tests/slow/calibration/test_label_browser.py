@@ -116,7 +116,7 @@ def test_clicks_on_a_phone_in_the_dark(browser: Browser, run: Path, tmp_path: Pa
             page.locator("#save").tap()
         download.value.save_as(tmp_path / "a.jsonl")
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert background == "rgb(20, 23, 26)"
+        assert background == "rgb(17, 25, 28)"
     events = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
     assert [event["undo"] for event in events] == [False] * 5 + [True]
     last = {event["item"]: event.get("label") for event in events if not event["undo"]}
