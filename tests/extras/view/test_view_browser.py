@@ -112,7 +112,7 @@ def test_two_runs_chosen_by_keys_give_the_command_that_compares_them(browser: Br
         for key in ("j", "x"):
             tab.keyboard.press(key)
         command = tab.text_content("#choice")
-        assert command.startswith("python -m ragpipe task=compare base='")
+        assert command.startswith("To compare them, run: python -m ragpipe task=compare base='")
         assert "/other/aaaaaaaaaaaa' candidate='" in command
         assert command.endswith("/other/bbbbbbbbbbbb'")
         assert faults(page) == []

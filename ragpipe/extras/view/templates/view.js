@@ -160,7 +160,7 @@ class ViewPage {
   updateChoice() {
     const { chosen } = this;
     byId("choice").hidden = !this.index.isLive || chosen.length === 0;
-    byId("choice").textContent = chosen.length === 2 ? this.command() : `chosen: ${chosen[0] ?? ""}; choose one more`;
+    byId("choice").textContent = chosen.length === 2 ? `To compare them, run: ${this.command()}` : `chosen: ${chosen[0] ?? ""}; choose one more`;
     if (chosen.length === 2) this.checkShared(chosen);
   }
 
