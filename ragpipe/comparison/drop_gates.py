@@ -38,7 +38,7 @@ from ragpipe.core.digest import canonical_json, changed_keys, sha256, short_valu
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import on_one_line
-from ragpipe.score.gate_settings import ASKED_IN, MODE_PREFIX, NO_EARLIER_RUN, PREFERENCE, Gate
+from ragpipe.score.gate_settings import MODE_PREFIX, NO_EARLIER_RUN, PREFERENCE, Gate
 from ragpipe.score.iterations import cases_of, chosen_cases, open_records, repeats
 from ragpipe.score.normalisation import OVERALL, interval_of
 from ragpipe.score.settings import ScoringSettings
@@ -141,22 +141,29 @@ def measure_drops(run: GatedRun, baselines: Mapping[str, Baseline]) -> dict[str,
     """
     gates = {name: gate for name, gate in run.settings.active_gates().items() if gate.named_run is not None}
     return {
-        name: (_measured if gate.preference_against is None else _preferred)(run, gate, baselines.get(str(gate.baseline)))
+        name: _preferred(run, gate, baselines)
+        if gate.measure == PREFERENCE
+        else _measured(run, gate, baselines.get(str(gate.baseline)))
         for name, gate in gates.items()
         if gate.measure == PREFERENCE or gate.failure_mode is not None or gate.score in run.declared
     }
 
 
-def _preferred(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
+def _preferred(run: GatedRun, gate: Gate, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
     """The win rate of this run's answers over the pairs that a judge was asked about: corrected by labels where the preference run was,
     and the gate is about all of its pairs."""
-    base = str(gate.preference_against).partition(ASKED_IN)[0]
+    base, baseline = str(gate.named_run), baselines.get(str(gate.baseline))
     if base == NO_EARLIER_RUN:
         return _absent("there was no earlier run of this name")
     if baseline is None:
         ask = f"python -m ragpipe task=compare base={base} candidate={run.manifest['run_id']} compare.preference=true judge=..."
         return _absent(f"no judge was asked to compare its answers with those of run {base}: {ask}, then task=rescore")
-    rows, chosen = baseline.score(PREFERENCE), run.chosen(gate.labels())
+    chosen, of_base = run.chosen(gate.labels()), baselines[base].score(CASES)
+    shared = paired_cases(of_base, run.cases)
+    if differences := _case_differences(run, gate, baselines[base], of_base, shared, chosen[shared.candidate]):
+        listed = "; ".join(difference.line() for difference in differences)
+        return _absent(f"it differs from run {base} in more than its answers ({listed})")
+    rows = baseline.score(PREFERENCE)
     pairs = paired_cases(rows, run.cases)
     keep = chosen[pairs.candidate]
     values, questions = rows["value"].to_numpy().astype(np.float64)[pairs.base][keep], pairs.questions[keep]
@@ -173,7 +180,8 @@ def _preferred(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str
         measured = {"value": corrected["mean"], "interval": corrected["interval"], "corrected": labels}
     p_value = p_below(values, questions, gate.win_rate, low=0.0, high=1.0)
     beside = {"p_value": p_value, "absent": None, "calibrated": baseline.manifest["calibrated"]}
-    return {**measured, **beside, "n_ok": len(values), "n_error": lost}
+    counts = {"n_cases": int(np.sum(chosen)), "n_ok": len(values), "n_error": lost}
+    return {**measured, **beside, **counts, "n_skipped": counts["n_cases"] - len(values) - lost}
 
 
 def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str, Any]:
@@ -185,12 +193,7 @@ def _measured(run: GatedRun, gate: Gate, baseline: Baseline | None) -> dict[str,
     pairs, chosen = paired_cases(rows, run.cases), run.chosen(gate.labels())
     keep = chosen[pairs.candidate]
     left_out = baseline.left_out(gate.labels())
-    differences = list(_differences(run, gate, baseline))
-    if left_out.missing:  # what fell there would be in no figure
-        first = on_one_line(str(left_out.first), _ID)
-        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
-        differences.append(ChangedKey("data", "cases", text, "left out"))
-    differences += _data_difference(run, rows, pairs, keep)
+    differences = [*_differences(run, gate, baseline), *_case_differences(run, gate, baseline, rows, pairs, keep)]
     alone = {"only_base": left_out.missing, "only_candidate": int(np.sum(chosen)) - int(np.sum(keep))}
     beside = {"differs": [difference._asdict() for difference in differences], **alone}
     if refused := [difference for difference in differences if difference.part not in gate.accept]:
@@ -301,8 +304,15 @@ def _scoring_of(scoring: Mapping[str, Any], gate: Gate, behind: Sequence[str], *
     return parts
 
 
-def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -> Iterator[ChangedKey]:
-    """One difference where shared samples do not have the same question, references and labels in both."""
+def _case_differences(
+    run: GatedRun, gate: Gate, baseline: Baseline, rows: pa.Table, pairs: Pairs, keep: Flags
+) -> list[ChangedKey]:
+    """The cases that a run left out, and one difference where shared samples do not have the same question, references and labels."""
+    left_out, differences = baseline.left_out(gate.labels()), list[ChangedKey]()
+    if left_out.missing:  # what fell there would be in no figure
+        first = on_one_line(str(left_out.first), _ID)
+        text = f"{left_out.missing:,} of {left_out.chosen:,} in the baseline only, first {first}"
+        differences.append(ChangedKey("data", "cases", text, "left out"))
     before = rows["sample_sha256"].take(pa.array(pairs.base)).to_pylist()
     samples = pairs.cases["sample_id"].to_pylist()
     changed = [
@@ -312,7 +322,8 @@ def _data_difference(run: GatedRun, rows: pa.Table, pairs: Pairs, keep: Flags) -
     ]
     if changed:
         text = f"{len(changed)} of {int(np.sum(keep))} shared cases, first {changed[0]}"
-        yield ChangedKey("data", "question, references or labels", text, "another value")
+        differences.append(ChangedKey("data", "question, references or labels", text, "another value"))
+    return differences
 
 
 class GateCase(NamedTuple):
@@ -379,6 +390,8 @@ def _cases(names: pa.Table, places: NDArray[np.int64], values: Floats | None) ->
 
 
 Labels = Mapping[str, Sequence[str]]
+CASES = ""
+"""In the place of a score: of this baseline only the cases are needed."""
 
 _COLUMNS = (
     ("run_id", pa.string(), "the baseline"),
@@ -387,7 +400,7 @@ _COLUMNS = (
     ("repeat", pa.int64(), "which output of this method for this sample, from 1"),
     ("sample_sha256", pa.string(), "digest of the question, its references and labels"),
     ("answer_sha256", pa.string(), "digest of the question, the answer and the texts of its chunks"),
-    ("score", pa.string(), "name of the score; `failure_mode:NAME` for a failure mode"),
+    ("score", pa.string(), "name of the score; `failure_mode:NAME` for a failure mode; empty where only the cases count"),
     ("value", pa.float64(), "mean over the iterations, in the native scale; null where there is none"),
     ("pass_rate", pa.float64(), "share of the verdicts over the iterations that are passes; null without a verdict"),
     ("is_lost", pa.bool_(), "whether there is no value because a judgement, or the system, failed"),
@@ -501,10 +514,10 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
     if not folder.final.metrics.is_file():
         raise _unusable(folder, "not scored to its end", "a finished run", "start its own command again")
     metrics = read_json(folder.final.metrics)
-    known = [*metrics["declared"], *(f"{MODE_PREFIX}{mode}" for mode in metrics["overall"]["failure_modes"])]
+    known = [CASES, *metrics["declared"], *(f"{MODE_PREFIX}{mode}" for mode in metrics["overall"]["failure_modes"])]
     if missing := [name for name in names if name not in known]:
         found = f"no score {', '.join(missing)}"
-        raise _unusable(folder, found, f"one of {', '.join(known)}", "hold the gate against another run")
+        raise _unusable(folder, found, f"one of {', '.join(known[1:])}", "hold the gate against another run")
     records = [folder.iteration(number).records for number in metrics["iterations"]]
     keys = cases_of(records).names
     places = paired_cases(keys, cases).base
@@ -520,8 +533,10 @@ def _rows(folder: RunFolder, run_id: str, names: Sequence[str], cases: pa.Table)
     with opened_side(folder, read_json(folder.manifest)) as side:
         modes = Modes.of(side)
         for name in names:
-            of_mode = name.startswith(MODE_PREFIX)
-            values, rates = modes.values(name.removeprefix(MODE_PREFIX)) if of_mode else side.values(name)
+            of_mode = name.startswith(MODE_PREFIX) or name == CASES
+            values = rates = np.full(len(keys), np.nan)
+            if name != CASES:
+                values, rates = modes.values(name.removeprefix(MODE_PREFIX)) if of_mode else side.values(name)
             values, rates = values[places], rates[places]
             is_lost = np.isnan(values) if of_mode else _failed(records[0], name)[places] & np.isnan(values)
             is_silent = np.zeros(len(places), np.bool_) if of_mode else side.silent(name)[places]
@@ -553,9 +568,14 @@ def _left_out(folder: RunFolder, where: Labels, cases: pa.Table) -> LeftOut:
 
 
 def _failed(records: Path, name: str) -> Flags:
-    """The cases whose judgement of a score, or whose system, failed, in one iteration."""
+    """The cases whose judgement of a score, or whose system, failed, in one iteration; of a preference those without an own answer too."""
     lost = lost_values(records, name)
-    return lost["system error"] | lost["judge error"]
+    failed = lost["system error"] | lost["judge error"]
+    if name != PREFERENCE:
+        return failed
+    reasons = read_columns(records, [f"{name}.reason"])[f"{name}.reason"]
+    wordless = pc.is_in(reasons, pa.array(["no_answer", "degenerate_answer"], reasons.type)).to_numpy()
+    return np.array(failed | lost["not recorded"] | wordless, dtype=np.bool_)
 
 
 def _unusable(folder: RunFolder, content: str, expected: str, fix: str) -> DataError:

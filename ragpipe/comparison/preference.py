@@ -54,7 +54,7 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
         "state": verdict.state if corrected is None else _state(corrected["interval"]),
         "pairs": len(rows),
         **{name: getattr(verdict, name) for name in ("wins", "ties", "losses")},
-        "left_out": dict(Counter(map(str, _reasons(asked, rows[~known])))),
+        "left_out": dict(Counter(_reasons(asked, rows[~known]))),
         "win_rate": {**_estimated(verdict.rate), "questions": verdict.rate.clusters},
         **_biases(asked, places, values, questions, -1 if flipped else 1, level),
         "corrected": corrected,
@@ -113,11 +113,10 @@ def _answers(asked: Side) -> tuple[Floats, NDArray[np.bool_]]:
     return longer, np.array([own.strip() == other.strip() for own, other in zip(*texts, strict=True)], dtype=np.bool_)
 
 
-def _reasons(asked: Side, rows: Whole) -> list[str | None]:
-    """Why pairs have no result."""
+def _reasons(asked: Side, rows: Whole) -> list[str]:
+    """Why pairs have no result, in a word; what an error says after its colon may be a judge's text."""
     column = read_columns(asked.records, [f"{SCORE}.reason"])[f"{SCORE}.reason"]
-    reasons: list[str | None] = column.take(pa.array(rows)).to_pylist()
-    return reasons
+    return [str(reason).partition(":")[0] for reason in column.take(pa.array(rows)).to_pylist()]
 
 
 def _corrected(asked: Side, pairs: int, *, flipped: bool) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from ragpipe.comparison.comparison import COMPARED_CASES_SCHEMA, Comparison, compare_sides, compared_cases, comparison_document
 from ragpipe.comparison.run_agreement import agreement, questions
 from ragpipe.comparison.settings import CompareSettings
-from ragpipe.comparison.side import TITLE, Pairs, Side, opened_side, paired_cases
+from ragpipe.comparison.side import TITLE, Side, opened_side, paired_cases
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.usage import Usage
@@ -60,22 +60,18 @@ def compared_runs(
             sides = [opened(base, method) for method in _methods(base, opened(base, None), settings)]
         else:
             sides = [opened(base, settings.base_method), *(opened(folder, None) for folder in candidates)]
-        found = [find_preference(base, side.folder, preferences) for side in sides[1:]]
-        asked = [None if folder is None else opened(folder, None) for folder in found]
-        comparisons = compare_sides(sides[0], sides[1:], settings, asked)
-        known = _asked_pairs(sides, asked, comparisons, settings.kind)
+        pairs = list(combinations(sides, 2)) if settings.kind == "methods" else [(sides[0], side) for side in sides[1:]]
+        found = [find_preference(base, side.folder, (of.method, side.method), preferences) for of, side in pairs]
+        runs = {folder: opened(folder, None) for folder in found if folder is not None}
+        asked = [None if folder is None else runs[folder] for folder in found]
+        comparisons = compare_sides(sides[0], sides[1:], settings, asked[: len(sides) - 1])
+        known = [
+            (run, of, side, paired_cases(of.cases, side.cases))
+            for run, (of, side) in zip(asked, pairs, strict=True)
+            if run is not None
+        ]
         document = comparison_document(settings.kind, sides[0], sides[1:], comparisons, settings, known)
         yield ComparedRuns(document, sides[0], sides[1:], comparisons)
-
-
-def _asked_pairs(
-    sides: Sequence[Side], asked: Sequence[Side | None], comparisons: Sequence[Comparison], kind: str
-) -> list[tuple[Side, Side, Side, Pairs]]:
-    """Which pairs of sides a judge was asked about: of the methods of a run every two, of runs each with the base."""
-    if kind == "methods" and asked and asked[0] is not None:
-        return [(asked[0], *two, paired_cases(*(side.cases for side in two))) for two in combinations(sides, 2)]
-    found = zip(asked, sides[1:], comparisons, strict=True)
-    return [(run, sides[0], side, comparison.pairs) for run, side, comparison in found if run is not None]
 
 
 def write_comparison(compared: ComparedRuns) -> Path:

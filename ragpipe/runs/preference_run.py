@@ -30,7 +30,7 @@ from ragpipe.runs.finished_run import open_run, read_config, unnamed_judge
 from ragpipe.runs.load_dataset import load_dataset
 from ragpipe.runs.manifest import checked_manifest
 from ragpipe.runs.measured_cases import CaseReader
-from ragpipe.runs.run_list import paired_tables
+from ragpipe.runs.run_list import Methods, paired_answers
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_columns
@@ -47,16 +47,16 @@ class PairSource(CaseSource):
     """The cases that two runs share, each the candidate's output beside the base's answer and with the contexts of both; between the
     `methods` of one run (then `base` is `candidate`) those of every two of them, named `b vs a`.
 
-    `of` are the methods of base and candidate whose cases are paired, None for all. `pair` names the frozen tables of both sides. Where
-    one gave an error, so has the pair. Raises DataError for tables that cannot be read.
+    `of` are the methods of base and candidate whose cases are paired, None for all. `pair` names these and the frozen tables.
+    Where one gave an error, so has the pair. Raises DataError for tables that cannot be read.
     """
 
-    def __init__(self, base: RunFolder, candidate: RunFolder, of: Sequence[tuple[str | None, str | None]]):
+    def __init__(self, base: RunFolder, candidate: RunFolder, of: Sequence[Methods]):
         self._folders, self._of = (base, candidate), of
         self._same_run = base.root == candidate.root
         names = dict.fromkeys(str(checked_manifest(folder)["name"]) for folder in self._folders)
         self.name = f"pairs of {' and '.join(names)}"
-        self.pair = paired_tables(base, candidate)
+        self.pair = paired_answers(base, candidate, of)
 
     @property
     def digest(self) -> str:
@@ -161,7 +161,7 @@ def open_preference(
     return RunSpec.of_changed_cases(finished, PairSource(base, candidate, _paired_methods(candidate, settings)))
 
 
-def _paired_methods(folder: RunFolder, settings: CompareSettings) -> list[tuple[str | None, str | None]]:
+def _paired_methods(folder: RunFolder, settings: CompareSettings) -> list[Methods]:
     """Which methods are paired: base and candidates, or every two methods of the run in `folder`."""
     if settings.kind == "runs":
         return [(settings.base_method, None)]

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
+
 from ragpipe.comparison.history import HistoryRun
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.score import judge_name
@@ -24,7 +26,7 @@ from ragpipe.score.gate_results import trust_words
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.places import is_remote
 from ragpipe.store.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, RunFolder
-from ragpipe.store.run_tables import check_sealed, read_json
+from ragpipe.store.run_tables import check_sealed, read_columns, read_json
 
 LISTED = 200  # runs of a name; each of them is read at the end of every evaluation
 DEPTH = 4  # levels of folders below output_dir in which names are looked for
@@ -209,23 +211,41 @@ def named_folders(output_dir: str, name: str | None) -> list[Path]:
     raise DataError("there are no runs", [Problem(str(named), "run", "no run folder in it", "runs of an evaluation", fix)])
 
 
-def paired_tables(base: RunFolder, candidate: RunFolder) -> dict[str, Any]:
-    """What names the frozen tables of two runs: by it a preference run says whose answers were compared. Raises DataError."""
+Methods = tuple[str | None, str | None]
+"""The methods of base and candidate whose cases are paired; None for all."""
+
+
+def paired_answers(base: RunFolder, candidate: RunFolder, methods: Sequence[Methods]) -> dict[str, Any]:
+    """What names the answers of two runs that are paired, by frozen tables and methods; None for the only method of a base. Raises DataError."""
     data = {side: checked_manifest(folder)["data"] for side, folder in (("base", base), ("candidate", candidate))}
-    return {side: dict(of_side.get("frozen") or {"tables": of_side["tables"]}) for side, of_side in data.items()}
+    tables = {side: dict(of_side.get("frozen") or {"tables": of_side["tables"]}) for side, of_side in data.items()}
+    is_only = len(pc.unique(read_columns(base.outputs, ["method"])["method"])) == 1
+    return {**tables, "methods": [[None if is_only else of_base, of_candidate] for of_base, of_candidate in methods]}
 
 
-def find_preference(base: RunFolder, candidate: RunFolder, among: Sequence[RunFolder] = ()) -> RunFolder | None:
-    """The newest scored run in which a judge was asked about the pairs of these two, `among` some or else beside the candidate; None
-    where there is none."""
-    wanted = paired_tables(base, candidate)
+def find_preference(
+    base: RunFolder, candidate: RunFolder, methods: Methods = (None, None), among: Sequence[RunFolder] = ()
+) -> RunFolder | None:
+    """The newest scored run beside the candidate in which a judge was asked about the pairs of these two; `among` some and what was scored
+    again from them. None where there is none."""
+    asked = [_asked_identity(checked_manifest(folder)) for folder in among]
+    wanted = paired_answers(base, candidate, [methods])
+    either = [*wanted["methods"], *([list(methods[::-1])] if base.root == candidate.root else [])]
     found: dict[str, RunFolder] = {}
-    for folder in among or map(RunFolder, run_folders(candidate.root.parent)):
-        with suppress(RagpipeError):
-            manifest = checked_manifest(folder)
-            if manifest["data"].get("pair") == wanted and folder.final.metrics.is_file():
-                found[str(manifest["created_at"])] = folder
+    for place in {folder.root.parent for folder in among} or {candidate.root.parent}:
+        for folder in map(RunFolder, run_folders(place)):
+            with suppress(RagpipeError):
+                manifest = checked_manifest(folder)
+                pair = manifest["data"].get("pair", {})
+                is_wanted = {**wanted, "methods": pair.get("methods")} == pair and any(two in pair["methods"] for two in either)
+                if is_wanted and folder.final.metrics.is_file() and (not among or _asked_identity(manifest) in asked):
+                    found[str(manifest["created_at"])] = folder
     return found[max(found)] if found else None
+
+
+def _asked_identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a judge was asked in a run, however its replies are scored."""
+    return {name: value for name, value in manifest["identity"].items() if name != "scoring"}
 
 
 _MUTATED = "selftest.json"

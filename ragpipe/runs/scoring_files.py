@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ragpipe.comparison.drop_gates import Baseline, BaselineNeeds, read_baselines, write_baselines
+from ragpipe.comparison.drop_gates import CASES, Baseline, BaselineNeeds, read_baselines, write_baselines
 from ragpipe.core.digest import DIGEST, sha256_file
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError
 from ragpipe.runs.manifest import checked_manifest
@@ -194,7 +194,7 @@ class _Resolution:
         return run_ids
 
     def _run_id(self, gate: Gate, key: str) -> str:
-        text = str(gate.named_run).partition(ASKED_IN)[0] if gate.preference_against else str(gate.named_run)
+        text = str(gate.named_run)
         if text == NO_EARLIER_RUN or RUN_ID.fullmatch(text):
             return text
         folder = self._latest() if text == LATEST else find_named_run(text, self.root, key=key)
@@ -235,6 +235,9 @@ def _needs(config: RunConfig) -> dict[str, BaselineNeeds]:
     for gate in config.scoring.active_gates().values():
         if (run_id := gate.baseline) is not None:
             needs.setdefault(run_id, BaselineNeeds()).wheres.append(gate.labels())
+            if gate.preference_against is not None and gate.named_run is not None:  # which of its cases are not here
+                needs.setdefault(gate.named_run, BaselineNeeds()).wheres.append(gate.labels())
+                needs[gate.named_run].scores.add(CASES)
             if (
                 gate.measure == PREFERENCE
                 or gate.failure_mode is not None

@@ -16,7 +16,7 @@ from typing import Any
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.version import FORMAT
 from ragpipe.score.aggregate import LOST, coverage, due, unit_value
-from ragpipe.score.gate_settings import ASKED_IN, NO_EARLIER_RUN, OPERATIONS, PREFERENCE, Gate
+from ragpipe.score.gate_settings import NO_EARLIER_RUN, OPERATIONS, PREFERENCE, Gate
 from ragpipe.score.normalisation import TOLERANCE
 from ragpipe.stats.difference_verdict import holm
 
@@ -62,7 +62,7 @@ def define(
     limits: Definition = {"min": gate.min, "max": gate.max}
     if gate.preference_against is not None:
         shared |= {"by": "interval", "untrusted": gate.tier == "critical" and untrusted}
-        named = {"preference_against": gate.preference_against.partition(ASKED_IN)[0], "min": gate.win_rate, "max": None}
+        named = {"preference_against": gate.named_run, "min": gate.win_rate, "max": None}
         return {"name": name, "score": PREFERENCE, "of": "win_rate", **named, **shared}
     if gate.against is not None:
         limits |= {"against": gate.against, **gate.allowed, "accept": list(gate.accept)}

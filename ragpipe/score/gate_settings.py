@@ -215,7 +215,7 @@ class Gate(Settings):
     @property
     def named_run(self) -> str | None:
         """The run that it names: `against` or `preference_against`."""
-        return self.against if self.preference_against is None else self.preference_against
+        return self.against if self.preference_against is None else self.preference_against.partition(ASKED_IN)[0]
 
     @property
     def baseline(self) -> str | None:

@@ -147,6 +147,12 @@ def test_what_cannot_be_asked_is_refused_before_a_call(
     assert server.tries == 0
 
 
+def test_what_has_no_result_is_counted_by_its_code(here: Path) -> None:
+    with serving(script=[{"match": ".", "reply": "Who knows: q1"}]) as server:
+        assert main(words(server.url)) == 4
+    assert compared()["comparisons"][0]["preference"]["left_out"] == {"no_answer of the base": 1, "system_error": 1, "unparsable": ASKED}
+
+
 def test_a_budget_stops_it_and_the_next_start_goes_on(here: Path, server: OpenAIServer) -> None:
     assert main(words(server.url, "judge.budget.calls=7", "judge.concurrency=1")) == 4
     assert server.tries == 7
@@ -190,7 +196,7 @@ def test_another_judge_over_the_pairs_is_a_preference_too(here: Path, server: Op
     assert server.tries == 4 * ASKED
 
 
-def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: OpenAIServer) -> None:
+def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: OpenAIServer, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"id": f"m{place}", "question": f"Q{place}?", "outputs": [
             {"method": method, "answer": f"{word} {place}."} for method, word in (("a", "Short"), ("b", "Long: b"), ("c", "Long: c"))
@@ -207,7 +213,33 @@ def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: Open
     assert strengths["a"] == 0.0
     assert strengths["b"] > 1
     assert main([*given[:1], "compare=methods", "run=three", "compare.base_method=c"]) == 0
+    assert main([*given, "base=three", "candidate=three", "compare.base_method=a"]) == 0  # other pairs of the same tables
     assert server.tries == 2 * 3 * 8
+    capsys.readouterr()
+    assert main([*given[:1], "compare=methods", "run=three"]) == 0
+    assert capsys.readouterr().out.count("preference by") == 2
+
+
+@pytest.mark.parametrize(("method", "shown"), [("m1", True), ("m2", False)])
+def test_a_preference_counts_for_the_methods_that_were_paired(
+    here: Path, server: OpenAIServer, method: str, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, methods in (("two", ("m1", "m2")), ("one", ("new",))):
+        rows = [
+            {"id": f"q{place}", "question": f"Q{place}?", "outputs": [{"method": own, "answer": f"{own} {place}."} for own in methods]}
+            for place in range(8)
+        ]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[format]", f"name={name}", "report.formats=[]"]) == 0
+    given = ["task=compare", "base=two", "candidate=one"]
+    assert main([*given, *words(server.url)[4:], "compare.accept=[data]", "compare.base_method=m1"]) == 0
+    capsys.readouterr()
+    assert main([*given, f"compare.base_method={method}"]) == 0
+    assert ("preference by" in capsys.readouterr().out) is shown
+    gate = "+scoring.gates.chosen={preference_against: two}"
+    assert main(["task=rescore", "run=one", gate, "report.formats=[]"]) == 3
+    (gates,) = [json.loads(path.read_text())["gates"] for path in Path("outputs/one").glob("*/gates.json") if "chosen" in path.read_text()]
+    assert gates[0]["verdict"] == "no_evidence"
 
 
 def test_people_label_pairs_blind_and_the_order_is_turned_back(
@@ -235,6 +267,13 @@ def test_people_label_pairs_blind_and_the_order_is_turned_back(
     assert main(["task=calibrate", f"run={run}"]) == 0
     statistics = json.loads((run / "calibration" / "calibration.json").read_text())["scores"]["preference"]["statistics"]
     assert {name: found["value"] for name, found in statistics.items()} == {"agreement": 1.0, "kappa": 1.0, "agreement_without_ties": 1.0}
+    assert main(["task=rescore", f"run={run}", "report.formats=[]"]) == 0
+    rescored, tries = asked_run().name, server.tries
+    assert rescored != run.name
+    for again in (words(server.url)[:4], words(server.url)):
+        assert main(again) == 0
+        assert compared()["comparisons"][0]["preference"]["run_id"] == rescored
+    assert server.tries == tries
 
 
 def test_a_gate_on_a_preference_waits_for_it_and_never_asks(here: Path, server: OpenAIServer) -> None:
@@ -259,3 +298,31 @@ def test_a_gate_on_a_preference_waits_for_it_and_never_asks(here: Path, server: 
     strict = decided("task=rescore", f"run={run}", "scoring.accept_uncalibrated=true", "scoring.gates.chosen.min_win_rate=0.99")
     assert strict["verdict"] == "failed"
     assert server.tries == tries
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict", "counts"),
+    [("nothing", "passed", (15, 15, 0, 0)), ("answers", "not_enough_evidence", (15, 6, 9, 0)), ("cases", "no_evidence", (6, 0, 0, 0))],
+)
+def test_a_gate_on_a_preference_lacks_evidence_where_most_pairs_have_none(
+    here: Path, server: OpenAIServer, lost: str, verdict: str, counts: tuple[int, ...]
+) -> None:
+    for name in ("older", "newer"):
+        rows = [
+            {"id": f"q{place}", "question": f"Q{place}?", "answer": f"Long: {name} {place}.", "contexts": ["P."]} for place in range(15)
+        ]
+        if name == "newer" and lost == "cases":
+            del rows[6:]
+        for row in rows[6:] if name == "newer" and lost == "answers" else ():
+            row["answer"] = ""
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[format]", f"name={name}", "report.formats=[]"]) == 0
+    run = Path("outputs/newer/latest").resolve()
+    assert main(["task=compare", "base=older", f"candidate={run}", *words(server.url)[3:]]) == 0
+    gate = "+scoring.gates.chosen={preference_against: older, min_win_rate: 0.1}"
+    main(["task=rescore", f"run={run}", gate, "scoring.accept_uncalibrated=true", "report.formats=[]"])
+    (path,) = [path for path in Path("outputs/newer").glob("*/gates.json") if "chosen" in path.read_text()]
+    assert main(["task=verify", f"run={path.parent}"]) == 0
+    (decided,) = json.loads(path.read_text())["gates"]
+    assert decided["verdict"] == verdict
+    assert tuple(decided[name] for name in ("n_cases", "n_ok", "n_error", "n_skipped")) == counts
