@@ -12,7 +12,7 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, running, serving
-from tests.support.harness import Server, finish, kill_after
+from tests.support.harness import Server, committed, finish, kill_after, repeats_of_finished
 
 pytestmark = pytest.mark.slow
 
@@ -163,12 +163,15 @@ def test_a_budget_stops_it_and_the_next_start_goes_on(here: Path, server: OpenAI
 def test_no_finished_call_is_repeated_after_a_kill(here: Path) -> None:
     with Server(here / "requests.jsonl", ["--latency-ms", "60"]) as server:
         given = words(server.url, "judge.concurrency=2")
-        assert kill_after(given, here, server, 9) is not None
+        moment = kill_after(given, here, server, 9)
+        assert moment is not None
+        done = committed(here / "outputs")
         code, text = finish(given, here)
         assert code == 0, text
-        answered = Counter(request["body"] for request in server.requests() if request["status"] == 200 and request["written"])
+        answered = {request["body"] for request in server.requests() if request["status"] == 200 and request["written"]}
         assert len(answered) == 2 * ASKED
-        assert max(answered.values()) == 1
+        assert done
+        assert repeats_of_finished(server, [(moment, done)]) == []
 
 
 def test_a_batch_asks_the_same_and_live_asks_nothing_after_it(here: Path) -> None:
