@@ -87,7 +87,7 @@ def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str]
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize(("words", "said"), [
-    (["metrics.faithfulness.reasoning=true"], "q0/default / faithfulness / "), (["~metrics.faithfulnes"], "no metric of this run"),
+    (["metrics.faithfulness.reasoning=true"], "/default / faithfulness / "), (["~metrics.faithfulnes"], "no metric of this run"),
     (["judge=llm", "judge.model=openai/other-2026-01-01"], "a change of what is frozen"),
     (["dataset.limit=1"], "a change of what is frozen"), (["iterations=2"], "a change of what is frozen"),
 ])  # fmt: skip

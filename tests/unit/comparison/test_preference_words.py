@@ -50,7 +50,7 @@ def test_lines_say_by_whom_what_was_left_out_and_what_order_and_length_decide() 
     assert "preference by m-1 (not calibrated)" in said[0]
     assert "4 of 80 pairs have the same answer" in said[0]
     assert "left out: system_error 2" in said[0]
-    assert said[1].startswith("position: 50 % of choices")
+    assert said[1].startswith("position: of a pair's choices 50 %")
     assert said[2] == "length: the longer answer wins 50 %"
 
 
