@@ -31,11 +31,13 @@ _TYPOGRAPHY = str.maketrans(
     | dict.fromkeys(_DASHES, "-")
     | dict.fromkeys(INVISIBLE + _VOWEL_SIGNS)
 )
+_TYPOGRAPHIC = re.compile(f"[{''.join(map(chr, _TYPOGRAPHY))}]+")  # `translate` alone looks every character up
 _WIDE = re.compile("[\u3000\uff01-\uffee]+")
 _CJK = "\u3001-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3002"
 _DROPPED = re.compile(  # what a page break or Markdown puts between signs that belong together
     rf"(?<=[{_CJK}])\s+|(?<!\s)\s+(?=[{_CJK}])|(?<=[^\W\d_])[-\u00ad\u2010]\r?\n[ \t]*(?=[^\W\d_])|\*\*"
 )
+_MAY_BE_DROPPED = re.compile(rf"[{_CJK}\u00ad\u2010*-](?:(?<=[{_CJK}])|(?<=\*)\*|\r?\n)")  # quick, and most texts have none
 _ASCII_WORDS = re.compile(r"[!-~]+(?: [!-~]+)*(?![^\x00-\x7f])")  # the last character composes with nothing behind it
 _ELISION = re.compile(r"\s*(?:\[\s*)?(?:\.{3,}|\u2026)(?:\s*\])?\s*")
 _REMEMBERED_TEXTS = 512
@@ -56,7 +58,11 @@ def normalise(text: str) -> str:
 
 
 def _normal_form(text: str) -> str:
-    return " ".join(_fold(_DROPPED.sub("", text)).split())
+    return " ".join(_fold(_without_dropped(text)).split())
+
+
+def _without_dropped(text: str) -> str:
+    return _DROPPED.sub("", text) if _MAY_BE_DROPPED.search(text) else text
 
 
 _remembered_form = lru_cache(maxsize=_REMEMBERED_TEXTS)(_normal_form)
@@ -115,7 +121,7 @@ class MatchableText:
     def _drops(self) -> list[Span]:
         """Where something was dropped, in the text without it, and how many characters up to there."""
         drops, total = [], 0
-        for match in _DROPPED.finditer(self.text):
+        for match in _DROPPED.finditer(self.text) if _MAY_BE_DROPPED.search(self.text) else ():
             drops.append((match.start() - total, total + match.end() - match.start()))
             total = drops[-1][1]
         return drops
@@ -125,7 +131,7 @@ class MatchableText:
         """The normal form in parts: where each begins, its characters, and whether these became its signs one by one."""
         parts: list[tuple[int, Span, bool]] = []
         length, space = 0, None
-        text = _DROPPED.sub("", self.text)
+        text = _without_dropped(self.text)
         for start, end in _stretches(text):
             stretch = text[start:end]
             one_by_one = stretch.isascii() and not stretch.isspace()
@@ -146,7 +152,7 @@ def _fold(text: str) -> str:
     if text.isascii():  # there is nothing to compose and no typography
         return text.lower()
     narrow = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
-    return unicodedata.normalize("NFC", narrow).translate(_TYPOGRAPHY).casefold()
+    return _TYPOGRAPHIC.sub(lambda match: match[0].translate(_TYPOGRAPHY), unicodedata.normalize("NFC", narrow)).casefold()
 
 
 def quote_pieces(quote: str) -> list[str]:
