@@ -1,4 +1,4 @@
-"""A call as a row of the store: hashes as bytes, times in whole milliseconds, shared values by number, a digest.
+"""A call as a row of the store: the reply deflated, hashes as bytes, times in whole milliseconds, shared values by number, a digest.
 
 A row whose digest does not match its cells is damaged: it was never stored like this.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,11 +26,8 @@ SHARED = {
     "models": ("model",),
 }
 """Tables of the values that many rows share, with their columns: each value is there once, with its own digest."""
-PLAIN = (
-    *("iteration", "status", "text", "message", "finish_reason", *TOKENS),
-    *("paid_usd", "latency_ms", "attempts", "answers"),
-)
-COLUMNS = ("key", "run", "judge", "served", *PLAIN, "wire_hash", "messages", "created_at", "digest")
+PLAIN = (*("iteration", "status", "message", "finish_reason", *TOKENS), *("paid_usd", "latency_ms", "attempts", "answers"))
+COLUMNS = ("key", "run", "judge", "served", *PLAIN, "text", "wire_hash", "messages", "created_at", "digest")
 """The columns of `calls` beside `failed_in`."""
 DIGEST_BYTES = 16
 _REAL = frozenset({"paid_usd", "latency_ms"})
@@ -53,7 +51,7 @@ class PackedCall:
     key: bytes
     status: str
     shared: tuple[Cells, Cells, Cells]  # run, judge, served
-    cells: tuple[Any, ...]  # PLAIN, wire_hash, messages, created_at
+    cells: tuple[Any, ...]  # PLAIN, text, wire_hash, messages, created_at
     digest: bytes
 
 
@@ -164,7 +162,7 @@ def packed(call: Call, run_id: str) -> PackedCall:
     judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
     served = (storable_value(call.model), storable_value(call.fingerprint))
     plain = (_plain_cell(name, getattr(call, name)) for name in PLAIN)
-    cells = (*plain, _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
+    cells = (*plain, _text_cell(call.text), _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
     key = key_bytes(call.key)
     shared = (run, judge, served)
     return PackedCall(key, call.status, shared, cells, _digest(key, _joined(shared), cells))
@@ -174,6 +172,17 @@ def _plain_cell(name: str, value: Any) -> Any:
     if name in _COUNTS and not -(2**31) <= value < 2**31:
         raise ValueError(f"a call cannot hold {name} {value}: more than 32 bits")
     return real(value) if name in _REAL else storable_value(value)
+
+
+_WINDOW = -12
+"""4 KiB, of a raw stream: most replies are shorter, and a larger window takes longer to set up than to use."""
+
+
+def _text_cell(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    stream = zlib.compressobj(wbits=_WINDOW, memLevel=5)
+    return stream.compress(text.encode("utf-8", "replace")) + stream.flush()
 
 
 def _wire_cell(wire_hash: str | None) -> bytes | None:
@@ -195,26 +204,15 @@ def unpacked(row: PackedCall) -> Call:
 
 
 def call_of(row: tuple[Any, ...], shared: SharedValues) -> Call:
-    """A row with `COLUMNS` as a call. Raises DamagedRow."""
-    content, cells = checked_cells(row, shared)
-    try:
-        return _call(row[0], content, cells)
-    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        raise DamagedRow from None
-
-
-def checked_cells(row: tuple[Any, ...], shared: SharedValues) -> tuple[tuple[Cells, Cells, Cells], tuple[Any, ...]]:
-    """The shared values of a row with `COLUMNS` (run, judge, served) and its own cells (`PLAIN`, the hash of the request
-    body, that of the messages, the time). Raises DamagedRow where they are not what was stored."""
-    key, run, judge, served, *_, digest = row
-    cells = row[4:-1]
+    """A row with `COLUMNS` as a call. Raises DamagedRow where its cells or its shared values are not what was stored."""
+    key, run, judge, served, *cells, digest = row
     content, joined = shared.of_call(run, judge, served)
     try:
-        if _digest(key, joined, cells) != digest:
+        if _digest(key, joined, tuple(cells)) != digest:
             raise DamagedRow
-    except (TypeError, ValueError, AttributeError):
+        return _call(key, content, tuple(cells))
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error):
         raise DamagedRow from None
-    return content, cells
 
 
 def storable_value(value: Any) -> Any:
@@ -282,7 +280,7 @@ def _joined(shared: tuple[Cells, Cells, Cells]) -> bytes:
 
 def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]) -> Call:
     (run,), (label, _, mode, sent), (model, fingerprint) = shared
-    *plain, wire, messages, created = cells
+    *plain, text, wire, messages, created = cells
     own = dict(zip(PLAIN, plain, strict=True))
     fields = key_parts_of(shared[1], messages, own["iteration"])
     asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
@@ -290,6 +288,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
         key=key.hex(),
         payload_id=(sha256(asked) if asked else ""),
         judge=label or "",
+        text=None if text is None else zlib.decompress(text, _WINDOW).decode("utf-8"),
         model=model,
         fingerprint=fingerprint,
         output_mode=mode,

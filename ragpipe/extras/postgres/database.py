@@ -45,7 +45,7 @@ _TABLES = (
         run INTEGER NOT NULL, judge INTEGER NOT NULL, served INTEGER NOT NULL, failed_in INTEGER NOT NULL,
         iteration INTEGER NOT NULL, attempts INTEGER NOT NULL, answers INTEGER NOT NULL,
         key BYTEA NOT NULL, digest BYTEA NOT NULL, wire_hash BYTEA, messages BYTEA,
-        status TEXT NOT NULL, finish_reason TEXT, message TEXT, text TEXT
+        status TEXT NOT NULL, finish_reason TEXT, message TEXT, text BYTEA
     )""",
     "CREATE UNIQUE INDEX calls_by_key ON calls (key, failed_in)",
     """CREATE TABLE payments (
