@@ -52,7 +52,7 @@ def read_contradictions(iteration: IterationFolder, records: Sequence[Mapping[st
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-LATENCY, TOKENS, RANK = "latency_ms", "tokens_total", "mrr"
+LATENCY, TOKENS = "latency_ms", "tokens_total"
 _BATCH = 8192
 
 
@@ -67,7 +67,6 @@ class CaseFigures:
         values: the charted scores, in their native scales.
         operations: `latency_ms` (the system's total, else the sum of its stages), `tokens_total` and `cost_usd` as recorded.
         groups: by field of the breakdowns and its value the places of the cases.
-        ranks: 1 / the rank of the first relevant chunk, 0 for none; None for a run without `mrr`.
     """
 
     iteration: int
@@ -76,7 +75,6 @@ class CaseFigures:
     values: Mapping[str, Floats]
     operations: Mapping[str, Floats] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Whole]] = field(default_factory=dict)
-    ranks: Floats | None = None
 
 
 def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int) -> CaseFigures:
@@ -89,10 +87,9 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
     with open_table(records) as file:
         known = set(file.schema_arrow.names)
         values = {name: numbers_of(file, name) for name in chart_names(metrics) if name in known}
-        ranks = numbers_of(file, RANK) if RANK in known else None
     fields = {name: groups for name, groups in metrics["by"].items() if name != "method" and "*" not in name}
     groups = members(records, fields) if len(methods) > 1 and fields else {}
-    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups, ranks)
+    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups)
 
 
 def _operations(records: Path, n: int) -> dict[str, Floats]:
