@@ -10,14 +10,12 @@ from typing import Any
 
 from ragpipe.comparison.run_differences import refused_parts
 from ragpipe.core.usage import Usage
-from ragpipe.report.charts import Marks, MeanRow, mean_table
 from ragpipe.report.job_comparison import Job, OtherJudging, job_labels
 from ragpipe.report.model import (
     EVERYWHERE,
     PAGES,
     TERMINAL,
     Cell,
-    Chart,
     Note,
     PageLink,
     Report,
@@ -127,7 +125,7 @@ def sweep_report(
     found = sweep_section(jobs, rows, judgings)
     reading = (Note(text) for state, text in _STANDINGS.items() if any(row["standing"] == state for row in rows))
     sections = (
-        Section("scores", "Scores", (*_charts(jobs, rows), *found.parts, *reading, Note(_ALL))) if found else None,
+        Section("scores", "Scores", (*found.parts, *reading, Note(_ALL))) if found else None,
         Section("jobs", "Jobs", (Note(Verbatim(" ".join(words))), Table.of(heads, lines, texts=4).told())),
     )
     links = (PageLink(f"report of job {job.number}", f"../../{job.folder.name}/report.html") for job in jobs if job.folder)
@@ -156,33 +154,6 @@ def _answer(jobs: Sequence[Job], rows: Sequence[_Row]) -> RunVerdict:
     if len(shown) == 1:
         return RunVerdict("plain", "", (f"one of {plural(len(jobs), 'job')} has ", Verbatim(names[0]), ": nothing to rank"))
     return RunVerdict("plain", "", (plural(len(shown), "job"), " that are not ranked with each other by ", Verbatim(names[0])))
-
-
-def _charts(jobs: Sequence[Job], rows: Sequence[_Row]) -> Iterator[Chart]:
-    """The means of the score that a reader compares first, on its scale."""
-    name, labels = _ordered(compared_scores(jobs))[0], _short_labels(jobs)
-    drawn = [
-        _mean_row(job, row, labels[job.number]) for job, _, row in _rows_by_job(jobs, rows, name) if row["mean"] is not None
-    ]
-    if drawn:
-        yield Chart(
-            Verbatim(name), mean_table(drawn, f"{name}: mean and interval on its scale", ("job", "mean", "on its scale"))
-        )
-
-
-def _mean_row(job: Job, row: _Row, label: str) -> MeanRow:
-    scale = job.metrics["declared"][row["score"]] if job.metrics else {}
-    low, high = scale.get("low"), scale.get("high")
-
-    def place(value: float | None) -> float | None:
-        return None if value is None or low is None or high is None else 100 * (value - low) / (high - low)
-
-    limits = tuple(end for end in (place(row["threshold"]),) if end is not None)
-    marks = Marks(place(row["mean"]), place(row["interval_low"]), place(row["interval_high"]), limits)
-    name, remark = f"{label}, {row['method']}" if row["method"] else label, (row["standing"] or "").replace("_", " ")
-    bounds, passed = _bounds(row["interval_low"], row["interval_high"]), percentage(row["pass_rate"])
-    link = f"../../{job.folder.name}/report.html" if job.folder else ""
-    return MeanRow(name, link, decimal(row["mean"], 2), bounds, passed, remark, marks if low is not None else None)
 
 
 def _ordered(names: Sequence[str]) -> list[str]:
