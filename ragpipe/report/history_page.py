@@ -14,6 +14,7 @@ from ragpipe.core.text import code_span, on_one_line
 from ragpipe.report.history_chart import HistoryLine, HistoryPoint, markup_of
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import (
+    HTML,
     MARKDOWN,
     Chart,
     Kind,
@@ -41,9 +42,7 @@ MODE_HEADS = ("failure mode", "runs", "rate [95%]", "from -> to", "against the p
 _MARKS = (
     "A mark is a run with its interval and leads to its report: ▲ better, ▼ worse than the previous run, by the cases of both."
 )
-_SERIES = "Each part of a line is a series: after ` / ` judge, prompts, metric or data are not what they were."
 _RUNS_DRAWN = 60
-_MEANS_SHOWN = 12
 _NAME = 60  # characters of a score's name
 
 
@@ -110,20 +109,21 @@ def history_report(name: str, rows: Sequence[Row], headline: str) -> Report:
     charts = [_chart(row["score"], rows) for row in newest if row["mean"] is not None]
     table = Table.of(NEWEST_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_rows(rows)]).told()
     modes = Table.of(MODE_HEADS, [(Verbatim(row[0]), *row[1:]) for row in newest_mode_rows(rows)])
-    title = f"The way of each headline score (the last {_MEANS_SHOWN} runs)"
-    ways = Section("ways", title, (Note(_SERIES), *_ways(rows)), shown_in=MARKDOWN)
     sections = [
-        Section("lines", "Each headline score, run by run", (*charts, Note(_MARKS))) if charts else None,
+        Section("lines", "Each headline score, run by run", (*charts, Note(_MARKS, shown_in=HTML))) if charts else None,
         Section("newest", "The newest run", (table, Note(NOTE))),
         Section("modes", "Failure modes", (modes,)) if modes.rows else None,
-        ways,
     ]
     verdict = RunVerdict(kind, "", Prose(headline))
-    return Report(f"History of {name}", "", "", verdict, (), tuple(filter(None, sections)), pages=_links(rows))
-
-
-def _links(rows: Sequence[Row]) -> tuple[PageLink, ...]:
-    return (PageLink("newest report", f"../{rows[-1]['run_id']}/report.html"),)
+    return Report(
+        f"History of {name}",
+        "",
+        "",
+        verdict,
+        (),
+        tuple(filter(None, sections)),
+        pages=(PageLink("newest report", f"../{rows[-1]['run_id']}/report.html"),),
+    )
 
 
 def _chart(name: str, rows: Sequence[Row]) -> Chart:
@@ -142,23 +142,6 @@ def _point(row: Row) -> HistoryPoint:
     return HistoryPoint(
         row["mean"], row["interval_low"], row["interval_high"], row["series"], row["before_state"] or "", words, link
     )
-
-
-def _ways(rows: Sequence[Row]) -> list[Note]:
-    """A line per headline score: its means in the order of time, marked where a run is better (+) or worse (-)."""
-    names = dict.fromkeys(row["score"] for row in rows if row["headline"])
-    marks = {"better": "+", "worse": "-"}
-    lines = list[Note]()
-    for name in names:
-        shown = [row for row in rows if row["score"] == name and row["mean"] is not None][-_MEANS_SHOWN:]
-        parts, series = list[str](), None
-        for row in shown:
-            if series is not None and row["series"] != series:
-                parts.append("/")
-            parts.append(f"{row['mean']:.3f}{marks.get(row['before_state'], '')}")
-            series = row["series"]
-        lines.append(Note(("- ", Verbatim(name), f": {' '.join(parts)}")))
-    return lines
 
 
 SCORES_SHOWN = 4
