@@ -220,7 +220,7 @@ def _comparison(
     scores, headline = measured.scores, measured.headline
     documents = _score_documents(base, candidate, measured, beside)
     operations = {
-        score.name: {**score.document(score.decided(settings)), "typical": typical_figures(score, pairs)}
+        score.name: {**score.document(score.decided(settings)), "typical": typical_figures(score)}
         for score in paired_operations(base, candidate, pairs)
     }
     if any(difference.part == "judge" for difference in differences):

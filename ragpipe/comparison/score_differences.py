@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import EqualAnswers, Modes, Pairs, Side, of_the_system
 from ragpipe.core.digest import sha256
-from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.score.accumulators import stage_times
 from ragpipe.score.system_usage import USD, figures, json_objects
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_difference
@@ -220,7 +219,6 @@ def _majority(rates: Floats) -> Floats:
 LATENCY = "latency_ms"
 OPERATIONS = (LATENCY, USD)
 _DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
-_FEW_CASES = 5  # below which one case always decides much
 
 
 def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedScore]:
@@ -237,34 +235,13 @@ def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedS
     return operations
 
 
-def typical_figures(score: PairedScore, pairs: Pairs) -> dict[str, Any]:
-    """What the mean of a skewed quantity does not show, over the cases with a value on both sides: medians, the median of
-    the cases' ratios, and the case that decides the mean.
-
-    `median_ratio` is candidate by base, null where no base is above 0. `dominant` is the case with the largest change where the
-    mean would differ in the other direction without it, or where it has more than half of all change; else null. It has the
-    case's key as the candidate names it, both values, and the mean difference `without` it.
-    """
-    places = np.flatnonzero(score.measured)
-    base, candidate = score.base[places], score.candidate[places]
+def typical_figures(score: PairedScore) -> dict[str, Any]:
+    """What the mean of a skewed quantity does not show, over the cases with a value on both sides: medians, and the median of the
+    cases' ratios (candidate by base), null where no base is above 0."""
+    base, candidate = score.base[score.measured], score.candidate[score.measured]
     above = base > 0
     ratio = float(np.median(candidate[above] / base[above])) if np.any(above) else None
-    medians = {"base_median": float(np.median(base)), "candidate_median": float(np.median(candidate))}
-    return {**medians, "median_ratio": ratio, "dominant": _dominant(base, candidate, places, pairs)}
-
-
-def _dominant(base: Floats, candidate: Floats, places: NDArray[np.int64], pairs: Pairs) -> dict[str, Any] | None:
-    changes = candidate - base
-    if len(changes) < _FEW_CASES:
-        return None
-    first = int(np.argmax(np.abs(changes)))
-    rest = float(np.sum(changes) - changes[first])
-    is_turned = rest * float(np.sum(changes)) < 0
-    if not is_turned and 2 * abs(changes[first]) <= np.sum(np.abs(changes)):
-        return None
-    case = pairs.cases.slice(int(places[first]), 1).to_pylist()[0]
-    values = {"base": float(base[first]), "candidate": float(candidate[first]), "without": rest / (len(changes) - 1)}
-    return {"case": [case[name] for name in OUTPUT_KEY], **values}
+    return {"base_median": float(np.median(base)), "candidate_median": float(np.median(candidate)), "median_ratio": ratio}
 
 
 def _operations(side: Side) -> dict[str, Floats]:

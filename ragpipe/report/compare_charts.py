@@ -104,9 +104,7 @@ def _remark(score: Figures) -> str:
         words.append(f"median {' → '.join(medians)}")
     if typical and typical["median_ratio"] is not None:
         words.append(f"x{typical['median_ratio']:.2f} in the middle case")
-    if typical and typical["dominant"]:
-        words.append("one case decides the mean")
-    elif score["state"] == "inconclusive" and score["reason"] in UNDECIDED and score["reason"] != "too_wide":
+    if score["state"] == "inconclusive" and score["reason"] in UNDECIDED and score["reason"] != "too_wide":
         words.append(UNDECIDED[score["reason"]])
     elif score["state"] == "inconclusive" and score["n_needed"] and not _too_few(score):
         words.append(f"~{score['n_needed']:,} cases would show {figure_text(score['smallest_effect'])}")

@@ -14,7 +14,7 @@ from ragpipe.comparison.settings import SMALLEST_RISE, SMALLEST_SHARE
 from ragpipe.core.text import escape_markdown, on_one_line
 from ragpipe.report.markdown import render_sections
 from ragpipe.report.model import Note, Prose, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
-from ragpipe.report.styled_text import case_text, difference_text, figure_text, plural, run_words, state_text, whole, wins_text
+from ragpipe.report.styled_text import case_text, difference_text, figure_text, run_words, state_text, whole, wins_text
 
 HEADS = ("score", "base", "new", "difference", "w/t/l", "verdict", "could show")
 NAMED = 5
@@ -110,7 +110,6 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     side = document["candidates"][comparison["candidate"]]
     if "preference" in comparison:
         yield from preference_lines(comparison["preference"])
-    yield from operation_lines(comparison["operations"], bool(side["method"]))
     yield from bridge_lines(comparison["scores"])
     names: dict[str, list[str]] = {}  # of the scores of which the same cases have no value, or the same answers state nothing
     for name, score in comparison["scores"].items():
@@ -286,12 +285,8 @@ def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def undecided_text(score: Mapping[str, Any]) -> str:
     """`too few cases: 40 could show a difference of 0.110; one of 0.050 takes about 264`, `fewer than 6 questions changed; about 59
     cases would decide`. Of latency and cost the smallest
-    difference is a share of the base's mean; where one case decides that mean, no number of cases is named."""
-    reason = UNDECIDED.get(score["reason"], score["reason"] or "too few cases")
-    typical = score.get("typical")
-    if typical and typical["dominant"] and score["reason"] in (None, "too_wide"):
-        return "one case decides the mean, so its interval is wide; compare the medians"
-    text = reason
+    difference is a share of the base's mean."""
+    text, typical = UNDECIDED.get(score["reason"], score["reason"] or "too few cases"), score.get("typical")
     if score["reason"] in UNUSABLE:
         return text
     if score["reason"] == "few_changed":
@@ -369,33 +364,6 @@ def operation_rows(operations: Mapping[str, Mapping[str, Any]]) -> Iterator[list
         yield [f"{name} median", *medians, ratio, wins_text(score), "", ""]
         means = [figure_text(score["base_mean"]), figure_text(score["candidate_mean"]), difference_text(score)]
         yield [f"{name} mean", *means, "", score["state"], figure_text(score["detectable"])]
-
-
-def operation_lines(operations: Mapping[str, Mapping[str, Any]], has_one_method: bool) -> Iterator[str]:
-    """`latency_ms: more in 38 of 40 cases, 1.35 times the base in the middle case; the mean fell through one case, dao-07: 30,246
-    -> 691`, for each quantity that changed. `has_one_method` says that a case is named by its sample alone."""
-    for name, score in operations.items():
-        if not score["changed"]:
-            continue
-        ratio = score["typical"]["median_ratio"]
-        parts = [
-            f"more in {whole(score['losses'])} and less in {whole(score['wins'])} of {plural(score['n'], 'case')}",
-            *([f"{ratio:.2f} times the base in the middle case"] if ratio is not None else []),
-        ]
-        line = f"{name}: {', '.join(parts)}"
-        if dominant := score["typical"]["dominant"]:
-            line += f"; {_dominant_words(dominant, score, has_one_method)}"
-        yield line
-
-
-def _dominant_words(dominant: Mapping[str, Any], score: Mapping[str, Any], has_one_method: bool) -> str:
-    ends = f"{case_text(dominant['case'], has_one_method)}: {figure_text(dominant['base'])} -> "
-    ends += figure_text(dominant["candidate"])
-    difference, without = score["difference"], dominant["without"]
-    if difference * without < 0:
-        verb = "lower" if difference < 0 else "higher"
-        return f"the mean is {verb} because of one case, {ends}; without it {figure_text(without, sign=True)}"
-    return f"more than half of all change is one case, {ends}; without it the mean differs by {figure_text(without, sign=True)}"
 
 
 _LISTED = 20  # slices of a comparison

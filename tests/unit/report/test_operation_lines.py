@@ -1,4 +1,4 @@
-"""Latency of two sides in words, where one time-out decides the mean; figures calculated by hand."""
+"""Latency of two sides, where one time-out decides the mean; figures calculated by hand."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ragpipe.report.compare_charts import score_link, unscaled_forest
-from ragpipe.report.comparison_summary import headline_table, needed_lines, operation_lines, operation_rows, summary_lines
+from ragpipe.report.comparison_summary import headline_table, needed_lines, operation_rows, summary_lines
 from ragpipe.report.styled_text import columns_of
 from tests.support.compared_runs import compared, scored_run
 from tests.support.reports import table_text
@@ -23,38 +23,18 @@ def operations(tmp_path: Path, base: list[float], new: list[float]) -> dict[str,
 
 
 @pytest.mark.slow
-def test_one_time_out_that_turns_the_mean_round_is_named(tmp_path: Path) -> None:
+def test_medians_stand_beside_a_mean_that_one_time_out_turns_round(tmp_path: Path) -> None:
     """Nine cases of 700 ms take 900, and one of 30,000 takes 1,000: medians 700 and 900, the middle ratio 9/7, the mean from
-    3,630 to 910. Without that case the mean rises by 200."""
+    3,630 to 910."""
     document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
     latency = document["operations"]["latency_ms"]
-    assert latency["typical"] == {
-        "base_median": 700.0,
-        "candidate_median": 900.0,
-        "median_ratio": pytest.approx(9 / 7),
-        "dominant": {"case": ["q9", "default", 1], "base": 30_000.0, "candidate": 1000.0, "without": 200.0},
-    }
-    assert list(operation_lines(document["operations"], has_one_method=True)) == [
-        "latency_ms: more in 9 and less in 1 of 10 cases, 1.29 times the base in the middle case; the mean is lower because of "
-        "one case, q9: 30,000 -> 1,000; without it +200.0"
-    ]
+    assert latency["typical"] == {"base_median": 700.0, "candidate_median": 900.0, "median_ratio": pytest.approx(9 / 7)}
     median, mean = operation_rows(document["operations"])
     assert median == ["latency_ms median", "700.0", "900.0", "x1.29", "1/0/9", "", ""]
     assert mean[:3] == ["latency_ms mean", "3,630", "910.0"]
     assert latency["state"] == mean[5] == "inconclusive"
-    assert "latency_ms is inconclusive: one case decides the mean, so its interval is wide; compare the medians" in list(
-        needed_lines(document["operations"])
-    )
     chart = unscaled_forest(document["operations"], ("a", "b"), score_link("b"))
-    assert "inconclusive, median 700.0 → 900.0, x1.29 in the middle case, one case decides the mean" in chart
-
-
-@pytest.mark.slow
-def test_a_change_of_all_cases_has_no_dominant_one(tmp_path: Path) -> None:
-    document = operations(tmp_path, [500.0] * 10, [600.0, 640.0] * 5)
-    assert document["operations"]["latency_ms"]["typical"]["dominant"] is None
-    (line,) = operation_lines(document["operations"], has_one_method=True)
-    assert line == "latency_ms: more in 10 and less in 0 of 10 cases, 1.24 times the base in the middle case"
+    assert "inconclusive, median 700.0 → 900.0, x1.29 in the middle case" in chart
 
 
 @pytest.mark.thorough(tried=1)
@@ -77,11 +57,9 @@ def test_the_table_of_a_comparison_fits_the_screen(tmp_path: Path, columns: int,
 
 @pytest.mark.slow
 def test_what_undecided_scores_need_is_a_sentence(tmp_path: Path) -> None:
-    """The summary has a sentence on latency, and which parts the composite has."""
+    """The summary says which parts the composite has."""
     document = operations(tmp_path, [700.0] * 9 + [30_000.0], [900.0] * 9 + [1000.0])
     candidate = {"method": "", "name": "x", "run_id": "y"}
-    lines = list(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
-    assert any(line.startswith("latency_ms: more in 9 and less in 1 of 10 cases") for line in lines)
     document["scores"]["grade"]["parts"] = [[2, 8], [3, 8]]
     assert (
         next(summary_lines({"candidates": [candidate], "comparisons": [document]}, document))
