@@ -39,7 +39,6 @@ from ragpipe.report.comparison_summary import (
     mode_rows,
     parts_mark,
     side_lines,
-    version_lines,
 )
 from ragpipe.report.page_file import (
     PIECES,
@@ -273,7 +272,6 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         "index": list(index_lines(item["index"])),
         "notes": [
             *(preference_lines(item["preference"]) if "preference" in item else ()),
-            *version_lines(item["versions"], document["candidates"][number]),
             *(strength_lines(document.get("strengths", ())) if item is document["comparisons"][-1] else ()),
         ],
         "accepted": [part for part in item["differs"] if part["part"] not in ("answers", "scoring")],

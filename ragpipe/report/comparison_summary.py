@@ -98,8 +98,7 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
     for name, score in comparison["scores"].items():
         if mark := parts_mark(score).strip(" ()"):
             yield f"{name}: {mark} were measured"
-    if len((comparison["versions"] or {}).get("scores", ())) != 1:  # else the line on versions says the same
-        yield from islice(flip_lines(comparison, side), 1)
+    yield from islice(flip_lines(comparison, side), 1)
     yield from slice_lines(comparison["slices"])
     yield from mode_lines(comparison, side, slices=1)
     yield from _notes(document, comparison)
@@ -107,7 +106,7 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
 
 def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What inconclusive scores need, what differs, what was not compared."""
-    side = document["candidates"][comparison["candidate"]]
+    document["candidates"][comparison["candidate"]]
     if "preference" in comparison:
         yield from preference_lines(comparison["preference"])
     yield from bridge_lines(comparison["scores"])
@@ -116,7 +115,6 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
         for text in (*lost_texts(score), *silent_texts(score)) if score["headline"] else ():
             names.setdefault(text, []).append(name)
     yield from (f"{', '.join(scores)}: {text}" for text, scores in names.items())
-    yield from version_lines(comparison["versions"], side)
     yield from index_lines(comparison["index"])
     yield from needed_lines({**comparison["scores"], **comparison["operations"]})
     yield from differs_lines(comparison["differs"])
@@ -219,14 +217,6 @@ def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
             f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
         )
-
-
-def version_lines(versions: Mapping[str, Any] | None, side: Mapping[str, Any]) -> Iterator[str]:
-    """`version v1 -> v2 repaired 12 (dao-01, ...), broke 3 (...)`. `side` is the candidate."""
-    if versions is not None:
-        names = [" + ".join(on_one_line(name, _ID) for name in versions[key]) for key in ("base", "candidate")]
-        repaired, broke = (_cases_text(versions[word], side) for word in ("repaired", "broke"))
-        yield f"version {' -> '.join(names)} repaired {repaired}, broke {broke}, by {', '.join(versions['scores']) or 'no score'}"
 
 
 def index_lines(index: Mapping[str, Any] | None) -> Iterator[str]:

@@ -16,7 +16,6 @@ from ragpipe.comparison.score_differences import PairedScore
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.core.score import ScoreSpec
-from ragpipe.report.comparison_summary import summary_lines
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, scored_run, side_of
@@ -416,37 +415,3 @@ def test_a_weighted_score_without_a_value_is_no_headline() -> None:
     assert headline_scores(metrics, metrics, list(metrics["declared"])) == ["bounded"]
     metrics["scoring"]["gates"] = {"g": {"score": "weighted"}}
     assert headline_scores(metrics, metrics, list(metrics["declared"])) == ["weighted"]
-
-
-def versioned(root: Path, version: str | None, grades: dict[str, float], identity: dict[str, Any]) -> RunFolder:
-    """A run whose outputs all name a version."""
-    given = {} if version is None else {"version": version}
-    rows = [Row(name, "default", {"grade": value}, output={"answer": f"{value}", **given}) for name, value in grades.items()]
-    return scored_run(root, rows, identity={**IDENTITY, "system": identity}, run_id=f"{len(root.name):012}")
-
-
-@pytest.mark.parametrize(("named", "configured", "versions"), [
-    (("v1", "v2"), ("", ""), (["v1"], ["v2"])),
-    ((None, None), ("7", "8"), (["7"], ["8"])),  # of a live system whose outputs name none
-    (("v1", "v1"), ("", ""), None),
-    ((None, "v2"), ("", ""), None),
-])  # fmt: skip
-def test_a_version_says_what_it_repaired_and_broke(tmp_path, named, configured, versions) -> None:
-    """answer-synthesis-evaluation.md: systemPromptVersion. q0 and q2 failed (under .5) and pass now, q1 the other way round."""
-    grades = ({"q0": 0.2, "q1": 0.9, "q2": 0.4, "q3": 0.1}, {"q0": 0.5, "q1": 0.1, "q2": 0.6, "q3": 0.2})
-    base, candidate = (
-        versioned(tmp_path / name, version, of, {"kind": "http", "version": word})
-        for name, version, of, word in zip(("a", "bb"), named, grades, configured, strict=True)
-    )
-    with side_of(base) as before, side_of(candidate) as after:
-        comparisons = compare_sides(before, [after], CompareSettings())
-        document = comparison_document("runs", before, [after], comparisons, CompareSettings())
-    found = document["comparisons"][0]["versions"]
-    lines = [line for line in summary_lines(document, document["comparisons"][0]) if line.startswith("version")]
-    if versions is None:
-        assert (found, lines) == (None, [])
-        return
-    assert (found["base"], found["candidate"], found["n"]) == (*versions, 4)
-    assert (found["repaired"], found["broke"]) == ([["q0", "default", 1], ["q2", "default", 1]], [["q1", "default", 1]])
-    names = f"{versions[0][0]} -> {versions[1][0]}"
-    assert lines[0].startswith(f"version {names} repaired 2 (q0, q2), broke 1 (q1), by ")
