@@ -25,23 +25,12 @@ from ragpipe.comparison.score_differences import (
     SIDES,
     PairedScore,
     interval_document,
-    judge_bridge,
     paired_operations,
     paired_score,
     typical_figures,
 )
 from ragpipe.comparison.settings import FALSE_SLICES, CompareSettings
-from ragpipe.comparison.side import (
-    TITLE,
-    EqualAnswers,
-    Modes,
-    Pairs,
-    Side,
-    data_differences,
-    paired_cases,
-    same_answers,
-    side_of,
-)
+from ragpipe.comparison.side import TITLE, EqualAnswers, Modes, Pairs, Side, data_differences, paired_cases, side_of
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.sample import OUTPUT_KEY, Sample
 from ragpipe.core.version import FORMAT
@@ -223,10 +212,6 @@ def _comparison(
         score.name: {**score.document(score.decided(settings)), "typical": typical_figures(score)}
         for score in paired_operations(base, candidate, pairs)
     }
-    if any(difference.part == "judge" for difference in differences):
-        same = same_answers(base, candidate, pairs)
-        for score in scores:
-            documents[score.name]["bridge"] = judge_bridge(score, same, settings.level)
     chosen = [score for score in scores if score.name in headline]
     slices = slice_differences(base, candidate, pairs, chosen, settings)
     document = {

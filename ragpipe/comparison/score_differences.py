@@ -17,7 +17,7 @@ from ragpipe.score.accumulators import stage_times
 from ragpipe.score.system_usage import USD, figures, json_objects
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_difference
 from ragpipe.stats.differences import PairedDifference, paired_difference
-from ragpipe.stats.intervals import FEW, Interval, cluster_codes, t_quantile
+from ragpipe.stats.intervals import Interval
 from ragpipe.store.run_tables import batches
 
 Floats = NDArray[np.float64]
@@ -255,46 +255,6 @@ def _operations(side: Side) -> dict[str, Floats]:
             columns[USD][place] = figures(reported, None).get(USD, math.nan)
         first += batch.num_rows
     return {name: values[side.rows] for name, values in columns.items()}
-
-
-def judge_bridge(score: PairedScore, same: Flags, level: float) -> dict[str, Any] | None:
-    """`bridge` of a score of `comparison.json`: the judges' shift, and the difference less the shift. `same` are the pairs whose
-    answers are the same on both sides.
-
-    The shift is the mean of candidate - base over the cases with the same answer, where the judge (and whatever else was
-    accepted) is all that differs; it carries over to the other cases as far as those are like them. Figures are in the
-    native scale. None where no such case has both values.
-    """
-    bridged = np.flatnonzero(score.measured & same)
-    if not len(bridged):
-        return None
-    shift = score.difference(bridged, level)
-    difference, interval = _without_shift(score, same, level)
-    return {
-        "n": shift.n,
-        "questions": shift.clusters,
-        "changed": shift.changed,
-        "shift": shift.difference,
-        "interval": interval_document(shift.interval),
-        "without_shift": {"difference": difference, "interval": interval_document(interval)},
-    }
-
-
-def _without_shift(score: PairedScore, same: Flags, level: float) -> tuple[float, Interval | None]:
-    """The mean difference over all cases less that over the bridged ones, with its interval."""
-    places = np.flatnonzero(score.measured)
-    differences = score.candidate[places] - score.base[places]
-    bridged = same[places]
-    mean, shift = float(np.mean(differences)), float(np.mean(differences[bridged]))
-    parts: Floats = (differences - mean) / len(places)
-    parts[bridged] -= (differences[bridged] - shift) / np.count_nonzero(bridged)
-    codes, groups = cluster_codes(score.questions[places])
-    value = mean - shift
-    sums = np.bincount(codes, weights=parts, minlength=groups)
-    if groups < 2 or (error := math.sqrt(groups / (groups - 1) * float(np.sum(sums * sums)))) < 1e-12:
-        return value, None
-    half = t_quantile(level, groups - 1) * error
-    return value, Interval(level, value - half, value + half, "clustered_t", too_few=groups < FEW)
 
 
 _DIGITS = 12

@@ -396,11 +396,6 @@ def _changed_columns(
             yield ChangedKey("data", name, text, "another value")
 
 
-def same_answers(base: Side, candidate: Side, pairs: Pairs) -> Flags:
-    """For each pair whether question, earlier turns, answer and chunk texts are the same."""
-    return np.array(base.answers[pairs.base] == candidate.answers[pairs.candidate], dtype=np.bool_)
-
-
 _DIGESTED = ("sample_row", "method", "answer", "chunks")
 
 
@@ -451,7 +446,8 @@ class EqualAnswers:
 
     @cached_property
     def _same(self) -> Flags:
-        return same_answers(*self._sides, self._pairs)
+        base, candidate = self._sides
+        return np.array(base.answers[self._pairs.base] == candidate.answers[self._pairs.candidate], dtype=np.bool_)
 
 
 V = TypeVar("V", DifferenceVerdict, DropVerdict)

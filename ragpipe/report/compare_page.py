@@ -31,15 +31,7 @@ from ragpipe.report.compare_charts import (
     slice_maps,
     unscaled_forest,
 )
-from ragpipe.report.comparison_summary import (
-    MODE_HEADS,
-    bridge_lines,
-    index_lines,
-    mode_lines,
-    mode_rows,
-    parts_mark,
-    side_lines,
-)
+from ragpipe.report.comparison_summary import MODE_HEADS, index_lines, mode_lines, mode_rows, parts_mark, side_lines
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
@@ -268,7 +260,6 @@ def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence
         "mode_notes": list(mode_lines(item, document["candidates"][number])),
         "maps": list(slice_maps(item, list(headline), name)),
         "scatter": _scatter(rows.comparisons[number], rows.main, heads),
-        "bridge": list(bridge_lines(headline)),
         "index": list(index_lines(item["index"])),
         "notes": [
             *(preference_lines(item["preference"]) if "preference" in item else ()),

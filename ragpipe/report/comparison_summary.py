@@ -109,7 +109,6 @@ def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterat
     document["candidates"][comparison["candidate"]]
     if "preference" in comparison:
         yield from preference_lines(comparison["preference"])
-    yield from bridge_lines(comparison["scores"])
     names: dict[str, list[str]] = {}  # of the scores of which the same cases have no value, or the same answers state nothing
     for name, score in comparison["scores"].items():
         for text in (*lost_texts(score), *silent_texts(score)) if score["headline"] else ():
@@ -196,27 +195,6 @@ def _decided(slices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The slices in which a score is worse, then those in which one is better, the largest differences first."""
     decided = [row for row in slices if row["state"] in ("worse", "better")]
     return sorted(decided, key=lambda row: (row["state"] != "worse", -abs(row["difference"])))
-
-
-def bridge_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """With another judge, for each headline score how far the judges lie apart on the same answers, and what is left without it.
-
-    A score that is the same on all of these answers is left out: no judge decides it, or both agree.
-    """
-    for name, score in scores.items():
-        if not score["headline"] or "bridge" not in score:
-            continue
-        bridge = score["bridge"]
-        if bridge is None:
-            yield f"{name}: no case has the same answer in both runs, so the judges' own difference is unknown"
-            continue
-        if not bridge["changed"]:
-            continue
-        shift = difference_text({"difference": bridge["shift"], **bridge})
-        yield (
-            f"{name}: on the same answers the judges differ by {shift} (n = {whole(bridge['n'])}); "
-            f"without that the difference is {difference_text({**bridge['without_shift'], 'n': score['n']})}"
-        )
 
 
 def index_lines(index: Mapping[str, Any] | None) -> Iterator[str]:

@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
 from ragpipe.comparison.drop_gates import BaselineNeeds, GatedRun, measure_drops, read_baselines, worst_cases, write_baselines
-from ragpipe.comparison.score_differences import PairedScore, judge_bridge
 from ragpipe.core.errors import DataError
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.version import FORMAT
 from ragpipe.score.aggregate import score_declarations
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
-from tests.support.compared_runs import IDENTITY, compared, scored_run
+from tests.support.compared_runs import scored_run
 from tests.support.run_tables import Result, Row, score, write_run
 
 pytestmark = pytest.mark.slow
@@ -347,51 +344,3 @@ def test_the_worst_come_first(tmp_path: Path, gate: Mapping[str, Any], worst: li
         (name, pytest.approx(value) if value is not None else None) for name, value in worst
     ]
     assert worst_cases(run, decided, 1) == found[:1]
-
-
-OTHER_JUDGE = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
-SCALE = {"low": 0.0, "high": 1.0, "higher_is_better": True}
-
-
-def paired(base: list[float], candidate: list[float], questions: list[int]) -> PairedScore:
-    arrays = (np.array(values, dtype=np.float64) for values in (base, candidate))
-    nothing = np.full(len(base), np.nan)
-    return PairedScore("grade", SCALE, np.array(questions), *arrays, nothing, nothing)
-
-
-def test_the_shift_is_measured_on_the_same_answers_and_subtracted(tmp_path: Path) -> None:
-    """Judges differ by .1 on four unchanged answers; four changed answers rose by .5: .4 by the change. Mean .3, less .1: .2."""
-    old = [Row(f"q{n}", "default", {"grade": 0.25}) for n in range(8)]
-    new = [Row(f"q{n}", "default", {"grade": 0.35 if n < 4 else 0.75}, output={} if n < 4 else {"answer": "Better."}) for n in range(8)]
-    base = scored_run(tmp_path / "a", old)
-    other = scored_run(tmp_path / "b", new, identity=OTHER_JUDGE)
-    bridge = compared(base, other, accept=["judge"]).document["scores"]["grade"]["bridge"]
-    assert (bridge["n"], bridge["questions"]) == (4, 4)
-    assert bridge["shift"] == pytest.approx(0.1)
-    assert bridge["without_shift"]["difference"] == pytest.approx(0.2)
-    assert "bridge" not in compared(base, base).document["scores"]["grade"]
-
-
-def test_the_interval_without_shift_of_independent_groups_is_that_of_two_samples() -> None:
-    """Half the rows bridged, one row per question: mean - shift = (mean of the rest - shift) / 2. With equal group sizes the
-    rule's variance is that of two independent means: (v1 + v2) / (4 m), with sums over G instead of within groups."""
-    rng = np.random.default_rng(5)
-    m = 400
-    base = rng.random(2 * m) * 0.5
-    candidate = base + rng.random(2 * m) * 0.4
-    score = paired(base.tolist(), candidate.tolist(), list(range(2 * m)))
-    same = np.arange(2 * m) < m
-    bridge = judge_bridge(score, same, 0.95)
-    changes = candidate - base
-    rest, bridged = changes[m:], changes[:m]
-    assert bridge["without_shift"]["difference"] == pytest.approx((rest.mean() - bridged.mean()) / 2)
-    error = np.sqrt((rest.var(ddof=1) + bridged.var(ddof=1)) / m) / 2
-    half = stats.t.ppf(0.975, 2 * m - 1) * error
-    interval = bridge["without_shift"]["interval"]
-    assert interval["high"] - interval["low"] == pytest.approx(2 * half, rel=0.01)
-
-
-def test_only_bridged_cases_are_all_shift() -> None:
-    bridge = judge_bridge(paired([0.1, 0.2, 0.3], [0.2, 0.4, 0.3], [0, 1, 2]), np.ones(3, dtype=np.bool_), 0.95)
-    assert bridge["shift"] == pytest.approx(0.1)
-    assert bridge["without_shift"] == {"difference": pytest.approx(0.0), "interval": None}
