@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Generic, Protocol, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from typing import Protocol, TypeVar
 
 from ragpipe.core.errors import FATAL
 from ragpipe.judge.client import AttemptError
@@ -56,17 +54,6 @@ class Tally:
     last_error: str = ""
     latency_ms: float | None = None
     demand: Demand | None = None
-
-
-@dataclass(slots=True)
-class _Call(Generic[T]):
-    key: str
-    send: Callable[[float], Awaitable[T]]
-    tally: Tally
-    admit: Callable[[], Awaitable[None]] | None
-    seconds_left: float  # of all attempts together, without the waits between them
-    error: AttemptError = field(init=False)  # of the last attempt
-    empty_replies: int = 0
 
 
 class AttemptRunner:
@@ -139,24 +126,23 @@ class AttemptRunner:
 
         `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`.
         """
-        call = _Call(key, send, tally, admit, 2 * self._settings.timeout_s)
-        return await AsyncRetrying(
-            retry=retry_if_exception(is_passing),
-            stop=partial(self._is_last, call),
-            wait=lambda tried: seconds_before_retry(call.error, tried.attempt_number, has_answered=self.state.answered),
-            sleep=partial(self._pause, call),
-            reraise=True,
-        )(self._attempt, call)
+        seconds_left = 2 * self._settings.timeout_s  # for all attempts together, without the waits between them
+        empty_replies = 0
+        for attempt in itertools.count(1):
+            try:
+                return await self._attempt(key, send, tally, admit, seconds_left)
+            except AttemptError as error:
+                empty_replies += error.kind == "empty_reply"
+                seconds_left -= min(self._settings.timeout_s, (tally.latency_ms or 0) / 1000)
+                is_last = attempt > self._settings.retries or empty_replies > EMPTY_RETRIES
+                if is_last or seconds_left < 0.1 * self._settings.timeout_s or not is_passing(error):
+                    raise
+                wait = seconds_before_retry(error, attempt, has_answered=self.state.answered)
+                why = _WHY.get(error.kind, error.kind.replace("_", " "))
+            await self._pause(wait, why)
+        raise AssertionError  # the loop has no end
 
-    def _is_last(self, call: _Call[T], attempts: RetryCallState) -> bool:
-        return (
-            attempts.attempt_number > self._settings.retries
-            or call.empty_replies > EMPTY_RETRIES
-            or call.seconds_left < 0.1 * self._settings.timeout_s
-        )
-
-    async def _pause(self, call: _Call[T], seconds: float) -> None:
-        why = _WHY.get(call.error.kind, call.error.kind.replace("_", " "))
+    async def _pause(self, seconds: float, why: str) -> None:
         pause, traffic = (time.monotonic() + seconds, why), self.traffic
         traffic.pauses.append(pause)
         traffic.waiting += 1
@@ -166,25 +152,29 @@ class AttemptRunner:
             traffic.waiting -= 1
             traffic.pauses.remove(pause)
 
-    async def _attempt(self, call: _Call[T]) -> T:
+    async def _attempt(
+        self,
+        key: str,
+        send: Callable[[float], Awaitable[T]],
+        tally: Tally,
+        admit: Callable[[], Awaitable[None]] | None,
+        seconds_left: float,
+    ) -> T:
         """One attempt that counts against the call's retries. Attempts during an outage are repeated here and do not."""
-        tally, limiter = call.tally, self.state.rate_limiter
+        limiter = self.state.rate_limiter
         while True:
             taken, probe = await self._acquire(tally.demand)
             with taken:
-                if call.admit is not None:
-                    await call.admit()
+                if admit is not None:
+                    await admit()
                 tally.attempts += 1
                 started, seconds = time.monotonic(), self._settings.timeout_s
-                seconds = seconds if probe else min(seconds, call.seconds_left)
                 try:
-                    result = await call.send(seconds)
+                    result = await send(seconds if probe else min(seconds, seconds_left))
                 except AttemptError as error:
-                    tally.last_error, call.error = error.message, error
-                    if self._record_failure(error, call.key, started, probe=probe):
+                    tally.last_error = error.message
+                    if self._record_failure(error, key, started, probe=probe):
                         continue
-                    call.seconds_left -= min(seconds, (tally.latency_ms or 0) / 1000)
-                    call.empty_replies += error.kind == "empty_reply"
                     raise
                 self.state.answered = True
                 self._outage.record_answer()
