@@ -6,8 +6,8 @@ Grows a run of the demonstration set to so many cases with texts of their own (`
 `compare.html` of two of its methods, and opens them in the Chromium of the machine by Playwright (the extra `dev-browser`). `scores` is
 report.html of a run of all metrics that need neither a model nor a setting: of many scores. Making is in CPU
 seconds and in MB of the process at its peak, over what it has before; what the browser does in wall seconds inside the page, each
-the least of all rounds, up to the next frame; places in pixels of a window of 1440 x 900 or 390 x 844. A figure beyond its budget has a `!`.
-The last column has the ratio to the size before.
+the least of all rounds, up to the next frame; places in pixels of a window of 1440 x 900 or 390 x 844. In brackets
+stands the ratio to the size before.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from random import Random
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from measured import ROOT
+from measured import say as say_goal
 
-from grown_run import grow  # noqa: E402
-
-import ragpipe  # noqa: E402
-from ragpipe.comparison.comparison import compare_sides, comparison_document  # noqa: E402
-from ragpipe.comparison.settings import CompareSettings  # noqa: E402
-from ragpipe.report.compare_page import compare_page  # noqa: E402
-from ragpipe.report.page_file import write_page  # noqa: E402
-from ragpipe.report.settings import ReportSettings  # noqa: E402
-from ragpipe.runs.write_reports import write_report_files  # noqa: E402
-from ragpipe.store.run_folder import RunFolder  # noqa: E402
-from tests.support.compared_runs import side_of  # noqa: E402
-from tests.support.playwright_pages import chromium, open_page  # noqa: E402
+import ragpipe
+from ragpipe.comparison.comparison import compare_sides, comparison_document
+from ragpipe.comparison.settings import CompareSettings
+from ragpipe.report.compare_page import compare_page
+from ragpipe.report.page_file import write_page
+from ragpipe.report.settings import ReportSettings
+from ragpipe.runs.write_reports import write_report_files
+from ragpipe.store.run_folder import RunFolder
+from tests.support.compared_runs import side_of
+from tests.support.playwright_pages import chromium, open_page
 
 CASES = {"report": 101, "scores": 101, "compare": 40}
 """Cases of the demonstration set on each page: all of its methods, and the questions that `baseline` and `rerank` share."""
@@ -94,11 +96,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--pages", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--small", action="store_true", help="the smallest size: does it work?")
     parser.add_argument("--make", nargs=3, metavar=("PAGE", "RUN", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
         print(json.dumps(made(options.make[0], RunFolder(Path(options.make[1])), Path(options.make[2]))))
         return
+    if options.small:
+        options.cases, options.rounds, options.pages = [101], 1, ["report"]
     with tempfile.TemporaryDirectory() as folder:
         for page in options.pages:
             source = run_for(page, folder)
@@ -202,19 +207,70 @@ def say(page: str, figures: Mapping[str, float], before: Mapping[str, float]) ->
     budgets = dict(BUDGETS) if cases <= 21_000 else {}
     if page == "report" and cases <= CASES["report"]:
         budgets["page MB"] = QUICKSTART_MB
-    print(f"{page}.html, {cases:,} cases")
     for name, value in figures.items():
-        if name == "cases":
-            continue
-        budget = budgets.get(name)
-        limit = f"budget {budget:g}{' !' if value > budget else ''}" if budget is not None else ""
-        ratio = f"x{value / before[name]:.1f}" if before.get(name) else ""
-        print(
-            f"  {name:14}{value:>12,.0f}{limit:>18}{ratio:>8}"
-            if value >= 100
-            else f"  {name:14}{value:>12.3f}{limit:>18}{ratio:>8}"
-        )
-    print(flush=True)
+        ratio = f"(x {value / before[name]:.1f})" if before.get(name) else ""
+        if name != "cases":
+            say_goal(f"{page}.html, {cases:,} cases: {name}", value, ratio, budgets.get(name))
+
+
+# --- a run folder made long: the cases of a finished run many times over, each with texts of its own
+
+GROUP = 1000  # rows in a row group, as a run writes them
+_WORDS = [f"{a}{b}{c}" for a in ("ka", "lo", "mi", "tre") for b in ("na", "ro", "sti", "ve") for c in ("", "l", "nd", "s")]
+
+
+def grow(source: Path, target: Path, times: int, *, seed: int = 0) -> Path:
+    """Copy the run `source` to `target` with `times` as many samples and cases.
+
+    Copy n has the sample ids `<id>-<n>`. Answers get words of their own; contexts have about 700 characters of random words,
+    the same for equal ids of a copy whatever `seed` is, so that two grown runs share them.
+    """
+    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("seal.json"))  # its tables are other ones
+    samples = pq.read_table(source / "samples.parquet")
+    outputs = pq.read_table(source / "outputs.parquet")
+    _write(target / "samples.parquet", [_renamed(samples, "id", n) for n in range(times)])
+    _write(target / "outputs.parquet", [_outputs(outputs, n, samples.num_rows) for n in range(times)])
+    for path in sorted(source.glob("iteration-*/records.parquet")):
+        records, answers = pq.read_table(path), Random(seed)
+        copies = []
+        for n in range(times):
+            texts = [f"{text or ''} {_text(answers, 20)}" for text in records["answer"].to_pylist()]
+            copy = _renamed(records, "sample_id", n)
+            copies.append(copy.set_column(copy.schema.get_field_index("answer"), "answer", pa.array(texts)))
+        _write(target / path.relative_to(source), copies)
+        for name in ("scores.parquet", "judge_inputs.parquet"):
+            table = pq.read_table(path.with_name(name))
+            _write(target / path.relative_to(source).with_name(name), [_renamed(table, "sample_id", n) for n in range(times)])
+    return target
+
+
+def _renamed(table: pa.Table, column: str, n: int) -> pa.Table:
+    names = pc.binary_join_element_wise(table[column], str(n), "-")
+    return table.set_column(table.schema.get_field_index(column), column, names)
+
+
+def _outputs(outputs: pa.Table, n: int, n_samples: int) -> pa.Table:
+    copy = _renamed(outputs, "sample_id", n)
+    rows = pc.add(copy["sample_row"], n * n_samples)
+    chunks = [_chunks(text, n) for text in copy["chunks"].to_pylist()]
+    copy = copy.set_column(copy.schema.get_field_index("sample_row"), "sample_row", rows)
+    return copy.set_column(copy.schema.get_field_index("chunks"), "chunks", pa.array(chunks))
+
+
+def _chunks(text: str | None, n: int) -> str:
+    chunks = json.loads(text) if text else []
+    for chunk in chunks:
+        chunk["text"] = _text(Random(f"{chunk['id']}-{n}"), 110)
+    return json.dumps(chunks)
+
+
+def _text(random: Random, words: int) -> str:
+    return " ".join(random.choices(_WORDS, k=words))
+
+
+def _write(path: Path, tables: list[pa.Table]) -> None:
+    table = pa.concat_tables([one.cast(tables[0].schema) for one in tables])
+    pq.write_table(table, path, row_group_size=GROUP)
 
 
 if __name__ == "__main__":

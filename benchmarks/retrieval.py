@@ -1,6 +1,8 @@
 """Retrieval metrics from string ids, beside pytrec_eval and ir_measures, in one process.
 
-Run: `python benchmarks/retrieval.py [queries]`. Each side starts from the same columns of strings (per query: retrieved
+    python benchmarks/retrieval.py [--queries 100000] [--small]
+
+Each side starts from the same columns of strings (per query: retrieved
 ids with scores, relevant ids with gains) and ends with per-query values and their means of the same measures at 1, 3, 5
 and 10. What a side needs in between (dicts for pytrec_eval, rows for ir_measures, arrays for ragpipe) is its own time.
 Processor time is measured (all sides are single-threaded), the best of three interleaved rounds; ir_measures and ranx
@@ -9,14 +11,15 @@ Processor time is measured (all sides are single-threaded), the best of three in
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib.util
 import random
-import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
+from measured import say
 
 from ragpipe.metrics.shared.ranking import from_ids, rank_values
 
@@ -43,8 +46,12 @@ def made_up(queries: int, depth: int = 20) -> Columns:
 
 def ragpipe_side(data: Columns) -> dict[str, float]:
     _, ids, scores, gold, gains = data
+    ranked = [
+        [name for _, name in sorted(zip(some, names, strict=True), reverse=True)]
+        for names, some in zip(ids, scores, strict=True)
+    ]
     labels = [dict(zip(names, some, strict=True)) for names, some in zip(gold, gains, strict=True)]
-    return {name: float(np.mean(column)) for name, column in rank_values(from_ids(ids, labels, scores), CUTS).items()}
+    return {name: float(np.mean(column)) for name, column in rank_values(from_ids(ranked, labels), CUTS).items()}
 
 
 def pytrec_eval_side(data: Columns) -> dict[str, float]:
@@ -96,35 +103,33 @@ def timed(side: Callable[[Columns], dict[str, float]], data: Columns) -> tuple[f
     return time.process_time() - start, found
 
 
-def main() -> int:
-    queries = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=100_000)
+    parser.add_argument("--small", action="store_true", help="the smallest size: does it work?")
+    args = parser.parse_args()
+    queries = 500 if args.small else args.queries
     data = made_up(queries)
     small: Columns = tuple(column[:100] for column in data)  # type: ignore[assignment]
     for side in (ragpipe_side, pytrec_eval_side, ir_measures_side):
         side(small)  # imports and first-use costs are nobody's
     rounds = [(timed(ragpipe_side, data), timed(pytrec_eval_side, data)) for _ in range(3)]
     (ours, mine), peer = min((r[0] for r in rounds), key=lambda t: t[0]), min(r[1][0] for r in rounds)
-    print(f"{queries:,} queries x 20 ids, {len(mine)} measures\nragpipe      {ours:7.2f} s")
-    _report("pytrec_eval", peer, ours, rounds[0][1][1], mine)
+    compared(f"pytrec_eval, {queries:,} queries x 20 ids", peer / ours, rounds[0][1][1], mine, 3)
     part: Columns = tuple(column[: max(queries // 5, 100)] for column in data)  # type: ignore[assignment]
     ours, mine = min((timed(ragpipe_side, part) for _ in range(3)), key=lambda t: t[0])
-    print(f"{len(part[0]):,} queries\nragpipe      {ours:7.2f} s")
-    _report("ir_measures", *_beside(ir_measures_side, part, ours), mine)
+    seconds, found = timed(ir_measures_side, part)
+    compared(f"ir_measures, {len(part[0]):,} queries", seconds / ours, found, mine, 30)
     if importlib.util.find_spec("ranx"):
         ranx_side(small)
-        _report("ranx", *_beside(ranx_side, part, ours), mine)
-    return 0
+        seconds, found = timed(ranx_side, part)
+        compared(f"ranx, {len(part[0]):,} queries", seconds / ours, found, mine, None)
 
 
-def _beside(side: Callable[[Columns], dict[str, float]], data: Columns, ours: float) -> tuple[float, float, dict[str, float]]:
-    seconds, found = timed(side, data)
-    return seconds, ours, found
-
-
-def _report(name: str, seconds: float, ours: float, found: dict[str, float], mine: dict[str, float]) -> None:
+def compared(name: str, ratio: float, found: dict[str, float], mine: dict[str, float], goal: float | None) -> None:
     apart = max(abs(found[measure] - mine[measure]) for measure in mine)
-    print(f"{name:12} {seconds:7.2f} s   {seconds / ours:5.1f} x   largest difference of a mean {apart:.1e}")
+    say(name, ratio, f"x ours (apart {apart:.0e})", at_least=goal)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

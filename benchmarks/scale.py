@@ -1,45 +1,20 @@
 """Recorded cases with the retrieval metrics: CPU and peak memory of each command, beside plain reading and writing.
 
-    python benchmarks/scale.py [--small 10000] [--large 100000] [--chunks 20] [--runner local]
+    python benchmarks/scale.py [--cases 10000 100000] [--chunks 20] [--runner local] [--small]
 
-The baseline is a process that reads the same lines with `json.loads` and writes their samples and outputs as two Parquet
-tables with pyarrow; every command is also given as a multiple of its CPU in the same run, for a machine that is busy.
-
-Goals for 100,000 cases, whole commands: run <= 30 s CPU and <= 400 MiB, plan <= 15 s, a second start <= 1 s, explain of one
-case <= 2 s, rescore <= 10 s, verify <= 20 s. The memory of the run is flat in the number of cases.
+The floor is a process that reads the same lines with `json.loads` and writes their samples and outputs as two Parquet tables with
+pyarrow. Goals are of the larger size. Sizes of the folder are said too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import random
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from measured import measure, say, write_recorded_cases
 
-
-def write(path: Path, cases: int, chunks: int) -> None:
-    """Small records: a question, an answer, `chunks` chunk ids with a score, three of 500 documents relevant."""
-    drawn = random.Random(0)
-    with open(path, "w", encoding="utf-8") as file:
-        for i in range(cases):
-            ids = drawn.sample(range(500), chunks)
-            record = {
-                "id": f"q{i}", "question": f"question {i}", "answer": "an answer of a few words", "category": f"c{i % 7}",
-                "relevant_docs": [f"d{d}" for d in drawn.sample(range(500), 3)],
-                "chunks": [{"id": f"d{d}-0", "doc_id": f"d{d}", "score": 1 - r / chunks} for r, d in enumerate(ids)],
-            }  # fmt: skip
-            file.write(json.dumps(record) + "\n")
-
-
-BASELINE = """
+FLOOR = """
 import json, sys
 import pyarrow as pa, pyarrow.parquet as pq
 samples, outputs = {"id": [], "question": [], "category": [], "relevant_docs": []}, {"answer": [], "chunks": []}
@@ -52,27 +27,8 @@ for line in open(sys.argv[1], encoding="utf-8"):
 for name, columns in (("samples", samples), ("outputs", outputs)):
     pq.write_table(pa.table(columns), f"{sys.argv[2]}/{name}.parquet", compression="zstd", row_group_size=1000)
 """
-
-
-class Measured(NamedTuple):
-    """What one command took: CPU seconds of all its processes, peak resident MiB of the largest one, seconds by the clock."""
-
-    cpu: float
-    peak: float
-    wall: float
-
-
-def measure(folder: Path, words: list[str]) -> Measured:
-    """Run Python with these words in a process of its own. Exits when it fails."""
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"it ended with {os.waitstatus_to_exitcode(status)}: {' '.join(words)[:300]}")
-    return Measured(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, time.monotonic() - began)
+GOALS = {"run": 2.5, "rescore": 1.2, "verify": 2.0}
+"""CPU as a multiple of the floor."""
 
 
 def commands(data: Path, cases: int, runner: str) -> dict[str, list[str]]:
@@ -82,40 +38,49 @@ def commands(data: Path, cases: int, runner: str) -> dict[str, list[str]]:
         "dataset=jsonl", f"dataset.path={data}", "metrics=[retrieval]", "name=scale", f"output_dir=outputs{cases}",
         f"runner={runner}",
     ]  # fmt: skip
+    rescore = [*ragpipe, "task=rescore", run]
     return {
         "run": [*ragpipe, *evaluate],
         "second start": [*ragpipe, *evaluate],
         "explain": [*ragpipe, "task=explain", run, f"case=q{cases // 2}"],
-        "rescore": [*ragpipe, "task=rescore", run, "scoring.thresholds.faithfulness=0.83"],
         "plan": [*ragpipe, "task=plan", *evaluate, "scoring.thresholds.faithfulness=0.82"],
         "verify": [*ragpipe, "task=verify", run],
+        "rescore without a page": [*rescore, "scoring.thresholds.faithfulness=0.83", "report.formats=[terminal]"],
+        "rescore": [*rescore, "scoring.thresholds.faithfulness=0.84"],
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", type=int, default=10_000)
-    parser.add_argument("--large", type=int, default=100_000)
+    parser.add_argument("--cases", type=int, nargs=2, default=[10_000, 100_000], help="of the small and of the large run")
     parser.add_argument("--chunks", type=int, default=20)
-    parser.add_argument("--runner", choices=["local", "processes"], default="local")
+    parser.add_argument("--runner", default="local")
+    parser.add_argument("--small", action="store_true", help="the smallest size: does it work?")
     args = parser.parse_args()
+    small, large = [100, 300] if args.small else args.cases
+    peaks = {}
     with tempfile.TemporaryDirectory() as name:
-        folder, peaks = Path(name), []
-        for cases in (args.small, args.large):
+        folder = Path(name)
+        for cases in (small, large):
             data = folder / f"cases{cases}.jsonl"
-            write(data, cases, args.chunks)
-            baseline = measure(folder, ["-c", BASELINE, str(data), str(folder)])
-            print(f"{cases:,} cases\n  {'json + pyarrow':<15}{baseline.cpu:7.2f} s CPU  peak {baseline.peak:5.0f} MiB")
+            write_recorded_cases(data, cases, args.chunks)
+            floor = measure(["-c", FLOOR, str(data), str(folder)], folder).cpu
+            found = {}
             for command, words in commands(data, cases, args.runner).items():
-                measured = measure(folder, words)
-                if command == "run":
-                    peaks.append(measured.peak)
-                ratio = measured.cpu / baseline.cpu
-                print(
-                    f"  {command:<15}{measured.cpu:7.2f} s CPU  peak {measured.peak:5.0f} MiB  {ratio:6.1f} x the baseline"
-                    f"  {measured.wall:7.2f} s"
-                )
-        print(f"peak memory of the run, large / small: {peaks[1] / peaks[0]:.2f}")
+                found[command] = measure(words, folder)
+                unit, goal = f"x the floor ({floor:.1f} s CPU)", GOALS.get(command) if cases == large else None
+                say(f"{cases:,} cases: {command}", found[command].cpu / floor, unit, goal)
+            peaks[cases] = found["run"].peak
+            plan, page = (found[a].cpu / found[b].cpu for a, b in (("plan", "run"), ("rescore", "rescore without a page")))
+            say(f"{cases:,} cases: plan", plan, "x the run", 0.35 if cases == large else None)
+            say(f"{cases:,} cases: rescore", page, "x without a page", 1.25 if cases == large else None)
+            say(f"{cases:,} cases: peak memory of the run", peaks[cases], "MiB", 300 if cases == large else None)
+        more = (peaks[large] - peaks[small]) * 1024 / (large - small)
+        say(f"memory beyond {small:,} cases", more, "KiB a case", 0.3)
+        run = (folder / f"outputs{large}" / "scale" / "latest").resolve()
+        size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+        say(f"{large:,} cases: folder of the run", size / large, "bytes a case")
+        say(f"{large:,} cases: journals left in it", len(list(run.rglob("journal*"))), "", 0)
 
 
 if __name__ == "__main__":

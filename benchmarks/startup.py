@@ -1,99 +1,64 @@
-"""What it takes to start a command: CPU seconds (user + sys) of `--help`, and of a plan, a start of a finished run, an
-explanation, a list of runs and a re-scoring of the quickstart; and how long the first call of a judge takes to arrive.
+"""What it takes to start a command, beside an interpreter that only imports hydra, pydantic and pyarrow; and ragpipe's own modules.
 
-    python benchmarks/startup.py
+    python benchmarks/startup.py [--rounds 5] [--small]
 
-Each command runs five times; the least CPU time counts, since other work on the machine only adds to it. Beside it stands
-its ratio to an interpreter of the same minutes that only imports pyarrow, pydantic and hydra.
-
-Goals: `--help` at most 0.1 s; `task=plan`, a finished run started again, `task=explain` and `task=runs` at most 1 s of CPU on a
-machine where those imports take 0.45 s; the first call to an OpenAI-compatible endpoint within 1.2 s of the start.
+CPU seconds (user and system), the least of all rounds, in pairs with the baseline: other work on the machine only adds to it. The
+first call: from the start of the process to the arrival of its first request at a local server.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import subprocess
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from measured import IMPORTS, judge_words, measure, say, write_judged_cases
 
-from ragpipe.testing.openai_server import read_log, serving_in_subprocess  # noqa: E402  its folder is on the path only now
+from ragpipe.testing.openai_server import read_log, serving_in_subprocess
 
-
-def environment() -> dict[str, str]:
-    """That of a user: compiled modules are kept, where this process may have been told not to write any."""
-    found = {**os.environ, "PYTHONPATH": str(ROOT)}
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
-    return found
-
-
-def best(command: list[str], folder: Path, times: int = 5) -> float:
-    """Least CPU seconds of a command that must succeed. `{n}` in its words is the number of the start."""
-    cpus = []
-    for number in range(times):
-        words = [word.replace("{n}", str(number)) for word in command]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment())
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        if done.returncode:
-            sys.exit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
-    return min(cpus)
+RUN = "run=outputs/quickstart_llm/latest"
+EXPERIMENT = "+experiment=quickstart_llm"
+COMMANDS = {
+    "second start of a finished run": ([EXPERIMENT], 2.0),
+    "task=explain": (["task=explain", RUN, "case=dao-04", "metric=faithfulness"], 2.0),
+    "task=runs": (["task=runs"], 2.0),
+    "task=plan": (["task=plan", EXPERIMENT], 2.0),
+}
+"""Words of each command, and its goal as a multiple of the imports."""
+MODULES = "import runpy, sys, atexit; atexit.register(lambda: print(sum(n.split('.')[0] == 'ragpipe' for n in sys.modules)));"
 
 
-def first_call(folder: Path, data: Path) -> float:
-    """Seconds from the start of the process to the arrival of its first request at the server."""
-    log = folder / "log.jsonl"
-    with serving_in_subprocess("--log", str(log)) as url:
-        started = time.time()
-        subprocess.run(
-            [sys.executable, "-m", "ragpipe", "dataset=jsonl", f"dataset.path={data}", "metrics=[groundedness]", "judge=llm",
-             "judge.model=openai/m-2026-01-01", f"judge.api_base={url}", f"output_dir={folder / str(started)}"],
-            cwd=folder, capture_output=True, check=True, env={**environment(), "OPENAI_API_KEY": "none"},
-        )  # fmt: skip
-        return min(line["arrived"] for line in read_log(log) if line["arrived"] >= started) - started
-
-
-IMPORTS = [sys.executable, "-c", "import pyarrow.parquet, pydantic, hydra"]
-RUN = "run=outputs/quickstart/latest"
-COMMANDS: list[tuple[str, float | None]] = [
-    ("--help", 0.1),
-    ("task=plan +experiment=quickstart", 1.0),
-    ("+experiment=quickstart", 1.0),
-    (f"task=explain {RUN} case=dao-04 metric=faithfulness", 1.0),
-    ("task=runs", 1.0),
-    (f"task=rescore {RUN} scoring.thresholds.faithfulness=0.7{{n}} output_dir=r{{n}}", None),
-]
-"""The words of each command and its goal in seconds."""
+def first_call(folder: Path, log: Path, url: str) -> float:
+    """Seconds until the first request arrives."""
+    began = time.time()
+    words = ["-m", "ragpipe", "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[groundedness]", *judge_words(url, 16)]
+    measure([*words, f"output_dir={began}"], folder)
+    return min(line["arrived"] for line in read_log(log) if line["arrived"] >= began) - began
 
 
 def main() -> None:
-    ragpipe = [sys.executable, "-m", "ragpipe"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="the smallest size: does it work?")
+    args = parser.parse_args()
+    rounds = 1 if args.small else args.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data = folder / "cases.jsonl"
-        data.write_text(
-            "".join(
-                json.dumps({"id": f"q{i}", "question": "q", "answer": "An answer.", "contexts": ["A text."]}) + "\n"
-                for i in range(20)
-            )
-        )
-        subprocess.run([*ragpipe, "+experiment=quickstart"], cwd=folder, capture_output=True, check=True, env=environment())
-        base = best(IMPORTS, folder)
-        print(f"{base:6.2f} s CPU   1.00 x   baseline: import pyarrow, pydantic, hydra")
-        for words, goal in COMMANDS:
-            cpu = best([*ragpipe, *words.split()], folder)
-            goal_text = f"   (goal {goal:.2f} s)" if goal else ""
-            print(f"{cpu:6.2f} s CPU {cpu / base:6.2f} x   {words}{goal_text}", flush=True)
-        call = min(first_call(folder, data) for _ in range(5))
-        print(f"{call:6.2f} s wall           the first call at the server (goal 1.20 s)")
+        write_judged_cases(folder / "cases.jsonl", 20)
+        measure(["-m", "ragpipe", EXPERIMENT], folder)
+        say("--help", min(measure(["-m", "ragpipe", "--help"], folder).cpu for _ in range(rounds)), "s CPU", 0.1)
+        for what, (words, goal) in COMMANDS.items():
+            pairs = [(measure(["-m", "ragpipe", *words], folder), measure(IMPORTS, folder)) for _ in range(rounds)]
+            cpu, base = (min(one.cpu for one in column) for column in zip(*pairs, strict=True))
+            say(what, cpu / base, f"x imports ({base:.2f} s)", goal)
+        code = f"{MODULES} sys.argv[1:] = ['{EXPERIMENT}']; runpy.run_module('ragpipe', run_name='__main__')"
+        say("own modules of a second start", float(measure(["-c", code], folder).output.split()[-1]), "modules", 200)
+        log = folder / "log.jsonl"
+        with serving_in_subprocess("--log", str(log)) as url:
+            call = min(first_call(folder, log, url) for _ in range(rounds))
+        base = min(measure(IMPORTS, folder).wall for _ in range(rounds))
+        say("first call of a judge at the server", call / base, "x imports, by the clock", 2.5)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,8 +198,9 @@ class OpenAIServer:
         line["status"] = response.status
         if response.raw is None and isinstance(response.body, dict):
             line["usage"] = response.body.get("usage")
-        await answer.prepare(request)
-        await answer.write_eof()
+        with suppress(ConnectionResetError):  # the client was killed
+            await answer.prepare(request)
+            await answer.write_eof()
         line["written"] = request.transport is not None and not request.transport.is_closing()
         return answer
 

@@ -2,8 +2,8 @@
 
 import math
 
+import decisions as benchmark
 import pytest
-import weights as benchmark
 
 REPETITIONS = 100
 ADVISED = {30: 0.22, 60: 0.51, 100: 0.86, 300: 1.0}
@@ -16,7 +16,7 @@ ADVISED = {30: 0.22, 60: 0.51, 100: 0.86, 300: 1.0}
 def test_advice_is_given_where_there_is_something_to_gain(ratings: int) -> None:
     """No advice where people weigh as the run does (a rate of .005 would show one in 100 in 4 of 10 runs); else the rate of the
     simulation within 3.5 standard errors of both (it had 150 samples), never far under it."""
-    by_people = {cell.people: cell for cell in benchmark.cells(ratings, REPETITIONS, seed=21)}
+    by_people = {cell.people: cell for cell in benchmark.fits(ratings, REPETITIONS, seed=21)}
     assert by_people["as in use"].advised <= 0.01
     expected = ADVISED[ratings]
     error = math.sqrt(max(expected * (1 - expected), 0.01) * (1 / REPETITIONS + 1 / 150))

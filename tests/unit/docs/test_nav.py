@@ -47,7 +47,7 @@ def test_every_page_begins_with_its_title() -> None:
     ("decisions/0009-clustered-intervals.md", "[a](../../CONTRIBUTING.md#style)", "[a](../contributing.md#style)"),
     ("index.md", "![a](docs/README.md)", "![a](all-pages.md)"),
     ("all-pages.md", "[a](ci.md) [b](../README.md)", "[a](ci.md) [b](index.md)"),
-    ("index.md", "[a](benchmarks/prompt_study.json)", "[a](files/benchmarks/prompt_study.json)"),
+    ("index.md", "[a](benchmarks/measured.py)", "[a](files/benchmarks/measured.py.txt)"),
     ("index.md", "[a](#tests) [b](https://jinja.palletsprojects.com) [c](mailto:a@b)", None),
     ("index.md", "[a](docs/no-such-page.md)", None),
 ])  # fmt: skip

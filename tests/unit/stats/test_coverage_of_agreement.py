@@ -2,7 +2,7 @@
 
 import math
 
-import agreement as benchmark
+import intervals as benchmark
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,7 +27,7 @@ def test_no_cell_covers_less_than_the_method_was_chosen_for(statistic: str, rows
     """No cell may lie under the least coverage by which the method was chosen, less .02. A cell that lies exactly there is
     seen lower by chance: with 128 cells, 3.4 standard errors under it in one of twenty runs (Bonferroni)."""
     least, mean = SETTLED[statistic, rows]
-    cells = list(benchmark.cells(statistic, (rows, 1), REPETITIONS, SEED))
+    cells = list(benchmark.agreement_cells(statistic, (rows, 1), REPETITIONS, SEED))
     limit = least - 0.02
     lowest = min(cells, key=lambda cell: cell.covered)
     chance = stats.norm.isf(0.05 / 128) * math.sqrt(limit * (1 - limit) / REPETITIONS / (1 - lowest.undefined))
@@ -39,7 +39,7 @@ def test_no_cell_covers_less_than_the_method_was_chosen_for(statistic: str, rows
 @pytest.mark.slow
 def test_the_difference_of_two_versions_holds_what_it_says() -> None:
     """Two versions of 99 rows, three per question, whose errors correlate: nominal 95 %, 4 standard errors of chance."""
-    for cell in benchmark.cells("difference of kappas", (99, 3), REPETITIONS, SEED):
+    for cell in benchmark.agreement_cells("difference of kappas", (99, 3), REPETITIONS, SEED):
         assert cell.covered >= 0.93 - 4 * math.sqrt(0.05 * 0.95 / REPETITIONS), cell
 
 

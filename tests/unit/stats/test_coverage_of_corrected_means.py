@@ -4,14 +4,14 @@ import math
 from functools import lru_cache
 from typing import Any
 
-import corrected_means as benchmark
+import intervals as benchmark
 import numpy as np
 import pytest
 from scipy import stats
 
 REPETITIONS = 150
 SEED = 7
-CELLS = 2 * len(benchmark.SIZES) * (len(benchmark.JUDGES) + len(benchmark.SHARES))
+CELLS = 2 * len(benchmark.LABEL_SIZES) * (len(benchmark.JUDGES) + len(benchmark.SHARES))
 WIDTHS = {
     "guesses": (0.32, 0.22, 0.17, 0.10), "lenient": (0.25, 0.17, 0.13, 0.08), "good": (0.22, 0.14, 0.115, 0.074),
     "nearly perfect": (0.16, 0.10, 0.08, 0.06),
@@ -21,7 +21,7 @@ WIDTHS = {
 
 @lru_cache
 def cells(size: tuple[int, int]) -> list[Any]:
-    return list(benchmark.cells(size, REPETITIONS, SEED))
+    return list(benchmark.corrected_cells(size, REPETITIONS, SEED))
 
 
 def chance(share: float, repetitions: int, cells: int) -> float:
@@ -31,10 +31,10 @@ def chance(share: float, repetitions: int, cells: int) -> float:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
-@pytest.mark.parametrize("size", benchmark.SIZES, ids=str)
+@pytest.mark.parametrize("size", benchmark.LABEL_SIZES, ids=str)
 def test_no_cell_covers_less_than_the_estimator_was_chosen_for(size: tuple[int, int]) -> None:
     """No cell may lie under the least coverage by which it was chosen, less .02; the mean of 20 cells has an error of .005."""
-    least, mean = benchmark.SETTLED[size[0]]
+    least, mean = benchmark.SETTLED_CORRECTED[size[0]]
     limit = least - 0.02
     lowest = min(cells(size), key=lambda cell: cell.covered)
     assert lowest.covered >= limit - chance(limit, REPETITIONS, CELLS), lowest

@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rules as benchmark
-import rules_chunks
-import rules_citations
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -72,11 +70,11 @@ def test_the_page_states_the_figures_of_the_held_out_half(real_data):
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_chunks(real_data):
     page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8").split("\n")
-    for name in rules_chunks.SETS:
-        assert rules_chunks.measure(real_data, name) in page
+    for name in benchmark.CHUNK_SETS:
+        assert benchmark.chunk_row(real_data, name) in page
 
 
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_citations(real_data):
     page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8").split("\n")
-    assert rules_citations.measure(real_data / "expertqa" / "rand_val.jsonl") in page
+    assert benchmark.citation_row(real_data / "expertqa" / "rand_val.jsonl") in page
