@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -26,6 +25,20 @@ def canonical_messages(messages: Iterable[Message]) -> str:
         return canonical_json(ordered)
 
 
+class Schema(dict[str, Any]):
+    """The JSON schema of an answer; not changed any more. A run has a handful of them, and questions by the thousand."""
+
+    @cached_property
+    def text(self) -> str:
+        """The schema as JSON, its keys in their own order. Raises ValueError and TypeError for what is no plain JSON."""
+        return json.dumps(self, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex sha256: another one for another order of the fields of an object."""
+        return sha256(_ordered(json.loads(self.text)))
+
+
 @dataclass(frozen=True)
 class Payload:
     """A logical question: messages before any transport or output mode touches them, and the schema of the answer.
@@ -37,17 +50,17 @@ class Payload:
     """
 
     messages: tuple[Message, ...]
-    schema: dict[str, Any]
+    schema: Schema
     id: str = field(init=False)
     parts: dict[str, str] = field(init=False, repr=False)
     messages_json: str = field(init=False, repr=False, compare=False)
     schema_json: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        text, schema = canonical_messages(self.messages), sys.intern(schema_text(self.schema))
-        parts = {"messages": sha256(text), "schema": schema_hash(schema)}
+        text = canonical_messages(self.messages)
+        parts = {"messages": sha256(text), "schema": self.schema.hash}
         object.__setattr__(self, "messages_json", text)
-        object.__setattr__(self, "schema_json", schema)
+        object.__setattr__(self, "schema_json", self.schema.text)
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "id", sha256(parts))
 
@@ -145,17 +158,6 @@ KNOWN = frozenset(
 )
 """Orders of fields that were hashed as if they were sorted before the order counted: changing one would bill its questions
 again. No two of them have the same fields, so that the sorted form still says which order is meant. Nothing is added."""
-
-
-def schema_text(schema: dict[str, Any]) -> str:
-    """The schema as JSON, its keys in their own order. Raises ValueError and TypeError for what is no plain JSON."""
-    return json.dumps(schema, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-@lru_cache(maxsize=256)  # a run has a handful of schemas, and questions by the thousand
-def schema_hash(text: str) -> str:
-    """Hex sha256 of a schema given as its `schema_text`: another one for another order of the fields of an object."""
-    return sha256(_ordered(json.loads(text)))
 
 
 def _ordered(node: Any) -> Any:

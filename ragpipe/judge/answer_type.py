@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PydanticUserError
 
+from ragpipe.core.call import Schema
 from ragpipe.core.errors import ConfigError, Problem
 
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?\Z")  # `float` would take the digits of all scripts
@@ -112,7 +113,7 @@ _LEFT_OUT = ("title", "$defs", "discriminator")  # a discriminator maps names of
 
 
 @lru_cache(maxsize=64)
-def answer_schema(answer: type[Answer]) -> dict[str, Any]:
+def answer_schema(answer: type[Answer]) -> Schema:
     """The part of an answer type that is in a question's key and is sent: its fields in their order, with the text of
     `Field(description=...)`. No titles, docstrings or class names, and of a type from outside of ragpipe no defaults: what
     is filled in where the judge gave nothing is no part of the question.
@@ -121,7 +122,7 @@ def answer_schema(answer: type[Answer]) -> dict[str, Any]:
     question again. Raises ConfigError for a type that holds itself, or that no JSON schema can describe.
     """
     if answer.form == "text":
-        return {"form": "text", "type": re.sub(r"(?<!^)(?=[A-Z])", "_", answer.__name__).lower()}
+        return Schema(form="text", type=re.sub(r"(?<!^)(?=[A-Z])", "_", answer.__name__).lower())
     try:
         schema = answer.model_json_schema()
         bare: dict[str, Any] = _Bare(schema.get("$defs", {}))(_undescribed(schema))
@@ -137,7 +138,7 @@ def answer_schema(answer: type[Answer]) -> dict[str, Any]:
         raise _unaskable(
             answer, why, "fields that JSON can hold", "texts, numbers, booleans, lists, and models of these"
         ) from None
-    return bare if answer.__module__.partition(".")[0] == "ragpipe" else without_defaults(bare)
+    return Schema(bare if answer.__module__.partition(".")[0] == "ragpipe" else without_defaults(bare))
 
 
 def _unaskable(answer: type[Answer], problem: str, expected: str, fix: str) -> ConfigError:

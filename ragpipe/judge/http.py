@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from pydantic_core import to_json
 
 from ragpipe.core.errors import FailureKind
 from ragpipe.judge.client import CONNECT_S, ApiResponse, AttemptError, PreparedRequest
@@ -280,7 +281,7 @@ class DirectClient:
 
     def prepare(self, body: dict[str, Any]) -> PreparedRequest:
         """Build a request from a body without the model's name."""
-        encoded = json.dumps({"model": self._model, **body}).encode("ascii")
+        encoded = to_json({"model": self._model, **body})
         return PreparedRequest(encoded, hashlib.sha256(encoded).hexdigest())
 
     async def send(self, request: PreparedRequest) -> ApiResponse:

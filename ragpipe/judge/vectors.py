@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ragpipe.core.call import Payload
+from ragpipe.core.call import Payload, Schema
 from ragpipe.judge.answer_type import Answer, Integer, Number
 
 Floats = NDArray[np.float32]
@@ -49,12 +49,12 @@ def pair_payload(candidate: str, reference: str, corpus: str | None = None) -> P
     """The question for a pair's token match; `corpus` is the digest of the references by which tokens are weighted."""
     texts = ({"role": "candidate", "content": candidate}, {"role": "reference", "content": reference})
     weighted = ({"role": "idf", "content": corpus},) if corpus is not None else ()
-    return Payload((*texts, *weighted), {"form": "json", "type": "token_match"})
+    return Payload((*texts, *weighted), Schema(form="json", type="token_match"))
 
 
 def text_payload(text: str) -> Payload:
     """The question for a text's vector."""
-    return Payload(({"role": "text", "content": text},), {"form": "text", "type": "vector"})
+    return Payload(({"role": "text", "content": text},), Schema(form="text", type="vector"))
 
 
 def vector_text(vector: Floats) -> str:

@@ -156,7 +156,8 @@ class Metric(BaseModel):
 
     def required_parts(self, case: Case) -> frozenset[OutputPart]:
         """The parts of the output that must be recorded for this case: those it needs or reads."""
-        parts = frozenset(part for part in PARTS if part in self.required or part in self.reads)
+        used = self.required | self.reads
+        parts = frozenset(part for part in PARTS if part in used)
         return parts | {"context_texts"} if "contexts" in parts and not self.reads_ids else parts
 
     def sample_skip_reason(self, sample: Sample) -> str | None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
-from ragpipe.core.call import Payload
+from ragpipe.core.call import Payload, Schema
 from ragpipe.core.citation_marks import without_marks
 from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.core.sample import AnyReference
@@ -53,7 +53,7 @@ def detector_session(judge: DetectorSettings, replies: ReplyStore, embedder: Jud
 
     async def read(texts: Texts) -> Reading:
         messages = tuple({"role": "text", "content": replace_surrogates(text)[0]} for text in texts)
-        payload = Payload(messages, {"form": "json", "type": "grounding_reading"})
+        payload = Payload(messages, Schema(form="json", type="grounding_reading"))
         call = await reader.reply(reader.question(payload, Reading, 1, "a reading of the detector"))
         if call.status != "ok":
             raise JudgeError(call.status, call.message or "no reading", text=call.text)  # type: ignore[arg-type]
