@@ -85,8 +85,8 @@ def _completion(choice: dict[str, Any], data: dict[str, Any]) -> Completion:
     text, notes = _text(message.get("content"))
     finish, mark = choice.get("finish_reason"), data.get("system_fingerprint")
     metadata: dict[str, Any] = {
-        "finish_reason": finish if isinstance(finish, str) else None,
-        "model": model if isinstance(model := data.get("model"), str) and model.strip() else None,
+        "finish_reason": replace_surrogates(finish)[0] if isinstance(finish, str) else None,
+        "model": replace_surrogates(model)[0] if isinstance(model := data.get("model"), str) and model.strip() else None,
         "fingerprint": replace_surrogates(mark)[0][:200] if isinstance(mark, str) and mark else None,
         **_usage(data.get("usage"), has_text=bool(text) and data.get("object") != "embedding"),
     }

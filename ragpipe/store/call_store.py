@@ -137,7 +137,7 @@ class CallStore(ReplyStore):
         except (OutputError, DataError) as error:
             self._last_resort.add_call(unpacked(row))
             raise self._last_resort.with_location(error) from error
-        return stored or unpacked(row)
+        return stored or (call if call.run_id else unpacked(row))  # what a run has recorded is as it is stored
 
     def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
         """Enter what one answered attempt cost this run into the ledger, without waiting: it is committed with the next call
