@@ -340,8 +340,8 @@ def _other_key(value: Mapping[str, Any], name: str) -> str | None:
     """A key that gives the field `name` once more, with another value."""
     first = value.get(name)
     for key, item in value.items():
-        is_other = key != name and item is not None and item != first and str(item) != str(first)
-        if is_other and _LATER.sub("", key.strip(), count=1).casefold() == name:
+        is_like = key != name and _LATER.sub("", key.strip(), count=1).casefold() == name
+        if is_like and item is not None and item != first and str(item) != str(first):
             return key
     return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from ragpipe.core.call import Call, Paid, Payload
+from ragpipe.core.call import Call, Paid, Payload, hash_of_parts
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.registry import imported
@@ -182,7 +182,7 @@ def _number(value: int) -> str:
 
 def question_key(parts: Mapping[str, str]) -> str:
     """The key of a question: the sha256 of the hashes of its parts."""
-    return sha256(dict(parts))
+    return hash_of_parts(parts)
 
 
 IGNORED_ROLES = frozenset(("question", "history"))

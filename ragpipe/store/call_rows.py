@@ -15,7 +15,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ragpipe.core.call import Call
+from pydantic_core import to_json
+
+from ragpipe.core.call import Call, hash_of_parts
 from ragpipe.core.digest import DIGEST, sha256
 from ragpipe.core.usage import TOKENS
 
@@ -35,7 +37,6 @@ _COUNTS = frozenset({"iteration", "attempts", "answers"})
 _NO_HASH = bytes(33)  # before the text of a wire hash that is none: longer than a hash
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_in_order = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 Cells = tuple[str | None, ...]
 
@@ -159,7 +160,8 @@ def packed(call: Call, run_id: str) -> PackedCall:
     if parts.get("iteration") == _hashed(call.iteration):
         parts["iteration"] = None
     run: Cells = (storable_value(call.run_id or run_id),)
-    judge = (storable_value(call.judge), _in_order(parts), storable_value(call.output_mode), _encode(call.sent))
+    asked = to_json(dict(sorted(parts.items()))).decode("utf-8")
+    judge = (storable_value(call.judge), asked, storable_value(call.output_mode), _encode(call.sent))
     served = (storable_value(call.model), storable_value(call.fingerprint))
     plain = (_plain_cell(name, getattr(call, name)) for name in PLAIN)
     cells = (*plain, _text_cell(call.text), _wire_cell(call.wire_hash), messages, milliseconds(call.created_at))
@@ -286,7 +288,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
     asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
     return Call(
         key=key.hex(),
-        payload_id=(sha256(asked) if asked else ""),
+        payload_id=(hash_of_parts(asked) if asked else ""),
         judge=label or "",
         text=None if text is None else zlib.decompress(text, _WINDOW).decode("utf-8"),
         model=model,
