@@ -209,7 +209,6 @@ ENTRIES: Final[Any] = {
         "diagnosis": "ragpipe.report.diagnosis_section:diagnosis_section",
         "low_scores": "ragpipe.report.diagnosis_section:low_scores_section",
         "versions": "ragpipe.report.chunk_section:versions_section",
-        "contradictions": "ragpipe.report.diagnosis_section:contradictions_section",
         "categories": "ragpipe.report.spread_section:categories_section",
         "slices": "ragpipe.report.spread_section:slices_section",
         "spread": "ragpipe.report.spread_section:spread_section",

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragpipe.core.errors import TRANSIENT
-from ragpipe.core.text import shorten
 from ragpipe.data.index_manifest import Coverage, IndexCoverage
 from ragpipe.report.charts import Problem, problem_table
 from ragpipe.report.model import (
@@ -15,7 +14,6 @@ from ragpipe.report.model import (
     TERMINAL,
     CaseExcerpt,
     CaseName,
-    Cell,
     Chart,
     ItemList,
     Note,
@@ -32,7 +30,6 @@ from ragpipe.report.model import (
 )
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
-    CaseContradiction,
     ReportData,
     by_importance,
     counted_per_iteration,
@@ -219,36 +216,6 @@ _COUNTED = ("cases", "low cases", "as frequent as among all")
 
 def _of(n: int, total: int) -> str:
     return f"{whole(n)} of {whole(total)} ({n / total:.1%})"
-
-
-_PAGE_CLAIMS = 50
-_TEXT_CHARS = 400  # of a claim and of a passage; the details have them whole
-TITLE = "Contradicted claims of the lowest cases"
-
-
-def contradictions_section(data: ReportData) -> Section | None:
-    """The contradicted claims of the lowest cases of the last iteration; None where there is none."""
-    if not data.contradictions:
-        return None
-    heads = ("case", "score", "contradicted claim", "contradicted by")
-    rows = tuple(TableRow(_cells(item)) for item in data.contradictions[:_PAGE_CLAIMS])
-    title, left_out = TITLE, len(data.contradictions) - _PAGE_CLAIMS
-    if iteration_count(data.metrics) > 1:
-        title = f"{TITLE} of iteration {data.contradictions[0].record['iteration']}"
-    table = Table(tuple(TableColumn(head, is_text=True) for head in heads), rows, layout="entries")
-    notes = [Note(f"{left_out} more in the details of scores.parquet.")] if left_out > 0 else []
-    return Section("contradictions", title, (table, *notes), folded=True, shown_in=PAGES)
-
-
-def _cells(item: CaseContradiction) -> tuple[Cell, ...]:
-    quotes = ((passage.place, shorten(passage.quote, _TEXT_CHARS)) for passage in item.claim.passages)
-    passages = tuple((Verbatim(place), ": ", Verbatim(quote)) for place, quote in quotes)
-    return (
-        CaseName.of(item.record),
-        Verbatim(item.score),
-        Verbatim(shorten(item.claim.claim, _TEXT_CHARS)),
-        ItemList(passages) if passages else "no passage",
-    )
 
 
 def lowest_cases_section(data: ReportData) -> Section | None:

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from ragpipe.comparison.headline import headline_scores
-from ragpipe.core.sample import CaseKey
 from ragpipe.data.index_manifest import IndexCoverage
-from ragpipe.report.case_views import ContradictedClaim, contradicted_claims, parse_json_cell
 from ragpipe.report.model import PageLink, Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
@@ -24,30 +22,7 @@ from ragpipe.score.accumulators import stage_times
 from ragpipe.score.iterations import cases_of, members
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.system_usage import USD, figures, suite_seconds
-from ragpipe.store.run_folder import IterationFolder
-from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at, rows_of_cases
-
-
-@dataclass(frozen=True)
-class CaseContradiction:
-    """A contradicted claim, the row of its case in `records.parquet`, and the score in whose details it is."""
-
-    record: Mapping[str, Any]
-    score: str
-    claim: ContradictedClaim
-
-
-def read_contradictions(iteration: IterationFolder, records: Sequence[Mapping[str, Any]]) -> list[CaseContradiction]:
-    """The contradicted claims of these cases, case by case and score by score. Raises DataError."""
-    cases = {CaseKey.of(record): record for record in records}
-    scores = rows_of_cases(iteration.scores, cases, (*CaseKey._fields, "score_name", "details")) if cases else {}
-    return [
-        CaseContradiction(cases[case], score["score_name"], claim)
-        for case, rows in scores.items()
-        for score in rows
-        for claim in contradicted_claims(parse_json_cell(score["details"], dict))
-    ]
-
+from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -129,7 +104,6 @@ class ReportData:
         iteration: The number of the last iteration.
         lowest: Rows of `records.parquet`: its lowest cases.
         low_scores: `scores` of its `low_scores.json`.
-        contradictions: What the contexts of the lowest cases contradict.
         figures: Numbers of every case of the last iteration, for the charts of the HTML page; None where no page is made.
         questions: The questions of the diagnoses' examples, by the id of the sample.
         first_error: The first error of a run without any value, in words; empty for none.
@@ -148,7 +122,6 @@ class ReportData:
     iteration: int = 1
     lowest: Sequence[Mapping[str, Any]] = ()
     low_scores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    contradictions: Sequence[CaseContradiction] = ()
     figures: CaseFigures | None = None
     questions: Mapping[str, str] = field(default_factory=dict)
     first_error: str = ""

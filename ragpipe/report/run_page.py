@@ -108,7 +108,7 @@ def _environment() -> Any:
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _CARDS = {
     "better": ("scores", "shared", "methods"), "corrected": (), "jury": (), "drift": (), "gates": (),
-    "problems": ("low", "contradictions", "versions"), "categories": (), "slices": (), "spread": ("distributions", "iterations"), "chunks": (),
+    "problems": ("low", "versions"), "categories": (), "slices": (), "spread": ("distributions", "iterations"), "chunks": (),
 }  # fmt: skip
 """Sections in sight above the cases, in the order of reading, each with those that are folded below it."""
 _WORDS = {"problems": "Advice, examples and failure modes", "gates": "In words"}

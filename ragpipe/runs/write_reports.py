@@ -24,7 +24,7 @@ from ragpipe.report.exports import export_report_tables, export_tables
 from ragpipe.report.markdown import render_markdown
 from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
 from ragpipe.report.page_file import side_folder
-from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_contradictions, read_results
+from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_results
 from ragpipe.report.run_page import TEMPLATES, RunCases, write_run_page
 from ragpipe.report.section_page import pages_of
 from ragpipe.report.settings import ReportSettings
@@ -146,7 +146,6 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
     """What the report is made from."""
     metrics, cost = read_results(run.root, iteration.root)
     number = int(iteration.root.name.removeprefix("iteration-"))
-    lowest = lowest_cases(iteration.records, WORST_CASES)
     folders = [run.iteration(number) for number in metrics["iterations"]] if "iterations" in metrics else [iteration]
     found = method_differences(run, [folder.records for folder in folders], metrics)
     return ReportData(
@@ -159,9 +158,8 @@ def read_report_data(run: RunFolder, iteration: IterationFolder, settings: Repor
         index=read_index(run.index),
         methods=(None if found is None else {"run_id": run_id_of(run), **found}),
         iteration=number,
-        lowest=lowest,
+        lowest=lowest_cases(iteration.records, WORST_CASES),
         low_scores=read_json(iteration.low_scores)["scores"],
-        contradictions=read_contradictions(iteration, lowest),
         figures=read_case_figures(iteration.records, metrics, number) if "html" in settings.formats else None,
         questions=_example_questions(run, metrics),
         first_error=_first_error(run, iteration, metrics),

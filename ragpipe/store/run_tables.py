@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import DataError, Problem
-from ragpipe.core.sample import CaseKey
 from ragpipe.core.strict_json import refuse_constant
 from ragpipe.store.files import outside_cause
 from ragpipe.store.seals import CHANGED_BYTES, is_changed, seal_over
@@ -217,24 +216,6 @@ def columns_at(path: Path, places: NDArray[np.int64], columns: Sequence[str]) ->
     """As `batches_at`, in memory at once. Raises DataError."""
     schema = schema_of(path)
     return pa.Table.from_batches(batches_at(path, places, columns), schema=pa.schema([schema.field(name) for name in columns]))
-
-
-def rows_of_cases(
-    path: Path, cases: Collection[CaseKey], columns: Sequence[str] | None = None
-) -> dict[CaseKey, list[dict[str, Any]]]:
-    """The rows of these cases in their order: all columns, or those named, which name the case too. Only row groups with
-    one of their samples are read whole. Raises DataError."""
-    rows: dict[CaseKey, list[dict[str, Any]]] = {case: [] for case in cases}
-    ids = pa.array(sorted({case.sample_id for case in cases}), type=pa.string())
-    with open_table(path, columns or ["sample_id"]) as file:
-        for group in range(file.num_row_groups):
-            names = file.read_row_group(group, columns=["sample_id"])["sample_id"]
-            if pc.any(pc.is_in(names, value_set=ids)).as_py():
-                for _, batch in _numbered_batches(file, group, columns):
-                    for row in batch.filter(pc.is_in(batch.column("sample_id"), value_set=ids)).to_pylist():
-                        if (case := CaseKey.of(row)) in rows:
-                            rows[case].append(row)
-    return rows
 
 
 def _numbered_batches(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
