@@ -146,19 +146,6 @@ def calibration_table(calibration: Calibration) -> tuple[list[str], list[list[st
     return heads, rows
 
 
-def replaced_lines(earlier: Calibration, calibration: Calibration) -> Iterator[str]:
-    """The verdicts of an earlier calibration that are not those of the new one, or rest on other labels."""
-    for name, score in earlier.scores.items():
-        new = calibration.scores.get(name)
-        if new != score:
-            estimate = score.statistics.get(score.target.statistic)
-            labels = estimate.n if estimate else _counted_labels(score)
-            source = f"draw {score.draw_id}" if score.draw_id else f"the recorded score {score.recorded}"
-            gone = "" if new else ", now without a calibration"
-            state = score.state.replace("_", " ")
-            yield f"replaces: {name} {state} on {labels:,} labels of {source}{gone}"
-
-
 def advice_lines(name: str, score: ScoreCalibration) -> Iterator[str]:
     """What else a reader should know of one score."""
     if score.unjudged:

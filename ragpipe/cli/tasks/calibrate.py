@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ragpipe.calibration.people_labels import TITLE
 from ragpipe.calibration.run_calibration import CalibratedRun, calibrate_run, member_lines, score_evidence
-from ragpipe.core.errors import DataError
 from ragpipe.core.settings import ConfigOrigins, Settings
 from ragpipe.report.calibration_report import (
     advice_lines,
     calibration_plots,
     calibration_report,
     calibration_table,
-    replaced_lines,
     verdict_line,
 )
 from ragpipe.report.console import Console
@@ -29,7 +26,7 @@ from ragpipe.report.terminal import print_table
 from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
 from ragpipe.runs.write_reports import seal_pages
-from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic, read_calibration
+from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder, make_folder
@@ -111,8 +108,6 @@ def run(task: FinishedRunTask[CalibrateSettings], console: Console) -> int:
 def _write(calibration: Calibration, report: Report, folder: RunFolder, settings: ReportSettings, console: Console) -> None:
     """Write the document and its pages into the run, and say how its report and its gates go by them."""
     document = folder.own_calibration
-    for line in _replaced(document, calibration):
-        console.say(line)
     with FolderLock(folder.root):
         make_folder(document.parent)
         json_unless_same(document, calibration.as_json())
@@ -139,13 +134,3 @@ def calibrated_run(finished: FinishedRun) -> CalibratedRun:
         slices=config.scoring.slices,
         level=config.scoring.level,
     )
-
-
-def _replaced(path: Path, calibration: Calibration) -> list[str]:
-    """What stands in the file that the calibration is about to be written to, and is not in it."""
-    if not path.is_file():
-        return []
-    try:
-        return list(replaced_lines(read_calibration(path), calibration))
-    except DataError:
-        return [f"replaces: {path}, which is no calibration that can be read"]
