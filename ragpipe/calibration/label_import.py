@@ -74,37 +74,26 @@ def _turned_back(label: GivenLabel, draw: Draw) -> GivenLabel:
     return label._replace(value=draw.low + draw.high - label.value)
 
 
-def merged_labels(
-    earlier: pa.Table | None, new: Sequence[Mapping[LabelKey, GivenLabel | None]], drawn: pa.Table
-) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+def merged_labels(earlier: pa.Table | None, new: Sequence[Mapping[LabelKey, GivenLabel | None]], drawn: pa.Table) -> pa.Table:
     """The labels of a draw: those it has and those of new files, in the order of the draw. Of two labels of a key the later one
-    counts; where a time is missing, the one that was read last.
-
-    Beside them, by annotator how many items have two labels of theirs that were given at different times, and how many of these
-    differ. Who gave none twice is left out.
-    """
+    counts; where a time is missing, the one that was read last."""
     rows = {row["item"]: row for row in drawn.to_pylist()}
     items = {CaseKey.of(row)[:3]: item for item, row in rows.items()}
     labels: dict[LabelKey, GivenLabel] = {}
     for row in earlier.to_pylist() if earlier is not None else ():
         given = GivenLabel(row["label"], row["grade"], row["note"], row["at"])
         labels[LabelKey(items[CaseKey.of(row)[:3]], row["annotator"])] = given
-    again: dict[LabelKey, bool] = {}
     for file in new:
         for key, label in file.items():
             before = labels.get(key)
             if label is None:
                 labels.pop(key, None)
                 continue
-            if before is not None and (before.at != label.at or before.value != label.value):
-                again[key] = again.get(key, False) or before.value != label.value
             if before is None or before.at is None or label.at is None or before.at <= label.at:
                 labels[key] = label
     order = {item: place for place, item in enumerate(rows)}
     keys = sorted(labels, key=lambda key: (order[key.item], key.annotator))
-    of_each = {name: [differs for key, differs in again.items() if key.annotator == name] for _, name in sorted(again)}
-    twice = {name: (len(flags), sum(flags)) for name, flags in sorted(of_each.items())}
-    return table_of([_row(rows[key.item], key, labels[key]) for key in keys], LABEL_COLUMNS), twice
+    return table_of([_row(rows[key.item], key, labels[key]) for key in keys], LABEL_COLUMNS)
 
 
 def unlabelled_cases(drawn: pa.Table, labels: pa.Table, annotator: str) -> tuple[int, int]:

@@ -127,7 +127,7 @@ def write_draw_files(
     sheet = write_sheet(folder, sheet_rows(draw, items, with_reference=with_reference))
     written = [folder / PAGE, sheet, folder / DRAWN, folder / DRAW]
     if (folder / LABELS).is_file():
-        write_rows(folder / LABELS, merged_labels(read_labels(folder), [], drawn)[0])
+        write_rows(folder / LABELS, merged_labels(read_labels(folder), [], drawn))
         written.append(folder / LABELS)
     write_draw(folder, draw)  # last: a folder with it is complete
     return written

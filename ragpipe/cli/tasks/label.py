@@ -150,10 +150,7 @@ def _import(task: FinishedRunTask[LabelSettings], console: Console) -> list[Path
     for folder, labels_by_file in files.items():
         earlier = read_labels(folder) if (folder / LABELS).is_file() else None
         drawn, draw = read_drawn(folder), read_draw(folder)
-        table, twice = merged_labels(earlier, labels_by_file, drawn)
-        for annotator, (again, changed) in twice.items():
-            cases = "case has" if again == 1 else "cases have"
-            console.say(f"{again:,} {cases} two labels by {annotator}, {changed:,} of them different: the later one counts")
+        table = merged_labels(earlier, labels_by_file, drawn)
         write_rows(folder / LABELS, table)
         written.append(folder / LABELS)
         labelled = len({CaseKey.of(row) for row in table.to_pylist()})
