@@ -26,7 +26,6 @@ _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
 _DOC_ID = re.compile(r"(?=\S*[\d_/#-])[\w./:#-]+")
 _MAX_DEPTH = 4
 _JSON_TEXT = "JSON text"
-_SENTENCES = "list of list of textss"
 _MAX_NAMES = 60
 _EXAMPLE_WIDTH = 60
 GUESSED_FIELDS = ("id", "question", "answer", "contexts", "reference", "references", "method")
@@ -231,11 +230,8 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
             inner = ((own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str))
             yield from (GuessedField("contexts", f"{path}[].{_quoted(own)}.{text}") for own, text in islice(inner, 1))
     elif name.kind.startswith("list of list"):
-        yield from _nested_passages(name)
-    elif name.kind == "object" and (
-        key := next((key for key, value in name.example.items() if "sentence" in key and _kind(value) == _SENTENCES), "")
-    ):
-        yield GuessedField("contexts", f"{path}.{_quoted(key)}[*].join(' ', @)")
+        doubt = f"{EITHER}'{path}[]' where each text in it is a passage, or '{path}[*][1]' where the second of each is, or \"{path}[*].join(' ', @[1])\" where it is in sentences"
+        yield GuessedField("contexts", f"{path}[]", doubt=doubt)
     elif name.kind == "object":
         lists = (key for key, value in name.example.items() if _kind(value) == "list of texts" and "text" in key.lower())
         yield from (GuessedField("contexts", f"{path}.{_quoted(own)}") for own in islice(lists, 1))
@@ -243,25 +239,6 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
         separator = JoinedPassages(value for value in name.values if isinstance(value, str)).separator()
         # one passage, or none where the cell is empty
         yield _joined(path, separator) if separator is not None else GuessedField("contexts", f"[{path}][?@]")
-
-
-def _nested_passages(name: NameInFile) -> Iterator[GuessedField]:
-    """Of lists in a list: HotpotQA's title and sentences, a text with its score, passages of several retrievals."""
-    inner = [part for value in name.values for part in value if isinstance(part, list) and part]
-    kinds = {tuple(map(_kind, part)) for part in inner}
-    texts = next((key for key in _TEXT_KEYS if isinstance(inner[0][0], dict) and isinstance(inner[0][0].get(key), str)), "")
-    if kinds <= {("text", "list of texts"), ("text", "empty list")}:
-        yield GuessedField("contexts", f"{name.path}[*].join(' ', @[1])")
-    elif kinds in ({("text", "number")}, {("number", "text")}):
-        yield GuessedField("contexts", f"{name.path}[*][{int(kinds == {('number', 'text')})}]")
-    elif all(set(kind) == {"text"} for kind in kinds):
-        doubt = (
-            f"{EITHER}'{name.path}[]' where each text is a passage, or '{name.path}[*][1]' where the first of two is a title"
-        )
-        is_titled = all(len(part) == 2 and 2 * len(part[0]) < len(part[1]) for part in inner)
-        yield GuessedField("contexts", f"{name.path}[]", doubt=doubt if is_titled else "")
-    elif texts:
-        yield GuessedField("contexts", f"{name.path}[].{texts}")
 
 
 def _joined(path: str, separator: Separator) -> GuessedField:

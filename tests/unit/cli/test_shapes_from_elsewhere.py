@@ -13,7 +13,6 @@ from ragpipe.core.errors import DataError
 
 Q, Q2, A, R = "How long is the warranty?", "When do shops open?", "The warranty lasts two years.", "Two years."
 C = ["The warranty lasts two years.", "Shops open at nine."]
-JOINED = "The warranty lasts two years. Shops open at nine."
 
 # name, contents (a list is written as JSON Lines where the name says so), the texts of the chunks, the references
 READ = [
@@ -24,13 +23,6 @@ READ = [
                           "answers": [{"id": "a", "answer": A, "contexts": C}, {"id": "b", "answer": A, "contexts": C}]}, C, []),
     ("data_and_meta.json", {"meta": [{"k": 1}] * 9, "data": [{"question": q, "answer": A, "contexts": C} for q in (Q, Q2)]}, C, []),
     ("results_and_errors.json", {"errors": [{"code": 1}] * 9, "results": [{"query": q, "response": A, "contexts": C} for q in (Q, Q2)]}, C, []),
-    ("hotpot.jsonl", [{"_id": "1", "question": Q, "prediction": A, "context": [["Title", C], ["Other", ["It rained."]]]}], [JOINED, "It rained."], []),
-    ("hotpot_columns.jsonl", [{"id": "1", "question": Q, "prediction": A, "context": {"title": ["T", "O"], "sentences": [C, ["It rained."]]}}],
-     [JOINED, "It rained."], []),
-    ("rounds.jsonl", [{"question": Q, "response": A, "contexts": [C, C]}], C + C, []),
-    ("scored.jsonl", [{"question": Q, "response": A, "retrieved_passages": [[C[0], 0.9], [C[1], 0.5]]}], C, []),
-    ("score_first.jsonl", [{"question": Q, "response": A, "retrieved_passages": [[0.9, C[0]], [0.5, C[1]]]}], C, []),
-    ("batched_documents.jsonl", [{"query": Q, "response": A, "documents": [[{"page_content": c, "metadata": {}} for c in C]]}], C, []),
     ("langchain.jsonl", [{"query": Q, "result": A, "source_documents": [{"page_content": c, "metadata": {"source": "a"}} for c in C]}], C, []),
     ("llama_index.jsonl", [{"query": Q, "response": A, "source_nodes": [{"node": {"text": c}, "score": 0.5} for c in C]}], C, []),
     ("haystack.jsonl", [{"query": Q, "answer": A, "documents": [{"id": "1", "content": c, "score": 0.5} for c in C]}], C, []),
@@ -52,7 +44,6 @@ READ = [
     ("of_langchain.csv", [{"question": Q, "answer": A, "docs": "[Document(page_content='a b', metadata={})]"}], ["a b"], []),
     ("ruled.csv", [{"question": Q, "answer": A, "contexts": "\n---\n".join(C)}], C, []),
     ("not_a_number.jsonl", [{"question": Q, "answer": A, "contexts": C, "latency": float("nan")}], C, []),
-    ("cells.csv", f"question,response,contexts\n{Q},{A},\"[['{C[0]}'], ['{C[1]}']]\"\n", C, []),
 ]  # fmt: skip
 DOUBTED = [
     ("two_answers.jsonl", [{"question": Q, "prediction": A, "answer": R, "context": [["Title", C]]}], "either prediction or answer"),
@@ -60,6 +51,7 @@ DOUBTED = [
     ("answer_within.jsonl", [{"question": Q, "answer": A, "result": {"answer": R}}], "answer or result.answer"),
     ("paragraphs.jsonl", [{"question": Q, "answer": A, "contexts": "\n\n".join(C)}], "[contexts][?@]"),
     ("titled.jsonl", [{"question": Q, "response": A, "contexts": [["T", C[0]], ["O", C[1]]]}], "contexts[*][1]"),
+    ("hotpot.jsonl", [{"_id": "1", "question": Q, "prediction": A, "context": [["Title", C]]}], "context[*].join(' ', @[1])"),
     ("lists_of_other_ids.json", {"questions": [{"id": "a", "question": Q}], "answers": [{"id": "b", "answer": A}]}, ""),
 ]  # fmt: skip
 
