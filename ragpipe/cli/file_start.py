@@ -212,8 +212,6 @@ def _tried(
 ) -> tuple[list[GuessedField], FileReading | None, Dataset | None, str]:
     """The guesses that read the file, with what they read; else the first guesses, and why they do not."""
     guesses = guessed_fields(names)
-    if keys.get("records", "").startswith("entries(") and all(guess.field != "id" for guess in guesses):
-        guesses.insert(0, GuessedField("id", "key"))
     fields = {guess.field for guess in guesses}
     if any(guess.doubt for guess in guesses) or not (fields >= _WHOLE or (fields & _RIGHT and "question" in fields)):
         return guesses, None, None, ""
@@ -317,7 +315,7 @@ def _no_records(source: Path, head: FileHead) -> DataError:
     found = forms.get(head.form, f"{head.form}, without a list of objects")
     found = "a table without rows" if head.form == "csv" else found
     near = [name for name in head.names if name.endswith((".json", ".jsonl", ".csv", ".parquet"))][:5]
-    forms_read = "one JSON object a line, a JSON list of objects, CSV or Parquet"
+    forms_read = "one JSON object a line, a JSON list of objects, CSV or Parquet; an object of lists, or by id: `records: rows(@)` or `entries(@)` in a mapping"
     fix = f"give one of its files: {', '.join(near)}" if near else forms_read
     return DataError(CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)])
 

@@ -18,7 +18,7 @@ from ragpipe.core import registry
 from ragpipe.core.registry import option_files
 from ragpipe.data.csv_rows import INDEX_COLUMN
 from ragpipe.data.expressions import looks_printed
-from ragpipe.data.file_formats import MAX_RECORDS, SUFFIXES, FileHead, read_head, suffix_of
+from ragpipe.data.file_formats import SUFFIXES, FileHead, read_head, suffix_of
 from ragpipe.data.native_form import field_meant
 from ragpipe.data.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 
@@ -45,8 +45,6 @@ _BEIR_PART = "it is a part of a BEIR data set: give the folder with corpus.jsonl
 _TREC = "a run and its qrels go together: `+experiment=trec dataset.path=FOLDER dataset.files.main=QRELS dataset.files.run=RUN`"
 
 
-BY_ID, BY_COLUMN = "entries(@)", "rows(@)"
-"""The records of an object by id, `{key, value}` each, and those of an object of columns."""
 _PLAIN_WORD = re.compile(r"[\w.=/-]*")
 
 
@@ -110,14 +108,6 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         return "", head.records
     level: dict[str, Any] = {"": head.document}
     for _ in range(_MAX_LEVELS):
-        for path, value in level.items():
-            if records := _by_id(value):
-                return BY_ID.replace("@", path or "@"), tuple(records[:MAX_RECORDS])
-            if columns := _columns(value):
-                rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-                chosen = "{" + ", ".join(f"{_name(name)}: {_name(name)}" for name in columns) + "}"
-                inner = (path or "@") if len(columns) == len(value) else f"{path}.{chosen}" if path else chosen
-                return BY_COLUMN.replace("@", inner), tuple(rows[:MAX_RECORDS])
         items = ((path, name, value) for path, parent in level.items() for name, value in parent.items())
         values = {f"{path}.{_name(name)}".removeprefix("."): value for path, name, value in items}
         lists = {path: value for path, value in values.items() if _is_list_of_objects(value)}
@@ -126,33 +116,6 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
             return path, tuple(lists[path])
         level = {path: value for path, value in values.items() if isinstance(value, dict)}
     return "", ()
-
-
-def _by_id(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of an object whose values are objects with some names in common, one of them that of a question."""
-    values = list(document.values())
-    if not values or not all(isinstance(value, dict) for value in values):
-        return []
-    common = set(values[0]).intersection(*values[1:-1])  # the last one may be cut
-    if not _is_asked(dict.fromkeys(common)) or not common & values[-1].keys():
-        return []
-    return [{"key": key, "value": value} for key, value in document.items()]
-
-
-def _columns(document: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The lists of an object that are as long as its list of questions; empty where another field's list is not."""
-    lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
-    asked = next((column for name, column in lists.items() if _has_questions(name, column[0])), [])
-    columns = {name: column for name, column in lists.items() if len(column) == len(asked)}
-    if len(columns) < 2 or any(field_meant(name) for name in lists.keys() - columns.keys()):
-        return {}
-    with_id = [c for c in columns.values() if all(isinstance(item, dict) and "id" in item for item in c)]
-    ids = [[item["id"] for item in column] for column in with_id]
-    return columns if all(one == ids[0] for one in ids) else {}
-
-
-def _has_questions(name: str, first: Any) -> bool:
-    return _is_asked(first) if isinstance(first, dict) else field_meant(name) == "question" and isinstance(first, str)
 
 
 def _is_asked(record: Mapping[str, Any]) -> bool:

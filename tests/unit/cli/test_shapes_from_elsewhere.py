@@ -16,11 +16,6 @@ C = ["The warranty lasts two years.", "Shops open at nine."]
 
 # name, contents (a list is written as JSON Lines where the name says so), the texts of the chunks, the references
 READ = [
-    ("columns.json", {"questions": [Q, Q2], "answers": [A, A], "contexts": [C, C], "ground_truths": [[R], [R]]}, C, [R]),
-    ("columns_and_facts.json", {"name": "x", "version": 1, "question": [Q, Q2], "answer": [A, A], "contexts": [C, C]}, C, []),
-    ("columns_inside.json", {"data": {"question": [Q, Q2], "answer": [A, A], "contexts": [C, C]}, "meta": {"n": 2}}, C, []),
-    ("lists_by_id.json", {"questions": [{"id": "a", "question": Q}, {"id": "b", "question": Q2}],
-                          "answers": [{"id": "a", "answer": A, "contexts": C}, {"id": "b", "answer": A, "contexts": C}]}, C, []),
     ("data_and_meta.json", {"meta": [{"k": 1}] * 9, "data": [{"question": q, "answer": A, "contexts": C} for q in (Q, Q2)]}, C, []),
     ("results_and_errors.json", {"errors": [{"code": 1}] * 9, "results": [{"query": q, "response": A, "contexts": C} for q in (Q, Q2)]}, C, []),
     ("langchain.jsonl", [{"query": Q, "result": A, "source_documents": [{"page_content": c, "metadata": {"source": "a"}} for c in C]}], C, []),

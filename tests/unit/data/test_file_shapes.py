@@ -71,24 +71,6 @@ def test_a_file_may_not_unpack_to_any_size(open_file: Open, monkeypatch: pytest.
         list(open_file({"d.jsonl.gz": bomb}))
 
 
-@pytest.mark.parametrize(("document", "records"), [
-    ({row["id"]: {k: v for k, v in row.items() if k != "id"} for row in ROWS}, "entries(@)"),
-    ({"7": ROWS[0], "8": ROWS[1]}, "entries(@)"),
-    ({"version": 1, "data": {"q0": ROWS[0], "q1": ROWS[1]}}, "entries(data)"),
-    ({name: [row[name] for row in ROWS] for name in ROWS[0]}, "rows(@)"),
-    ({"info": {}, "data": {name: [row[name] for row in ROWS] for name in ROWS[0]}}, "rows(data)"),
-    ({"items": ROWS}, "items"),
-])  # fmt: skip
-def test_records_by_id_or_by_column_are_found(tmp_path: Path, document: dict[str, Any], records: str) -> None:
-    from ragpipe.data.file_formats import read_head
-    from ragpipe.data.recognition import record_list
-
-    (tmp_path / "d.json").write_text(json.dumps(document), encoding="utf-8")
-    path, rows = record_list(read_head(tmp_path / "d.json"))
-    assert path == records
-    assert len(rows) in (1, 2, 3)
-
-
 @pytest.mark.parametrize(("names", "told"), [
     (["data-00000-of-00001.arrow", "dataset_info.json", "state.json"], "data-00000-of-00001.arrow"),
     (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "dataset_info.json", "state.json"], "load_from_disk"),
