@@ -83,7 +83,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `.system-budget.jsonl` | with `system.budget`: what each request to the system held and cost ([budgets](costs.md#a-hard-limit)); those of the judge are in `.store/budgets/<run>/holds.jsonl` |
 | `iteration-N/.progress.json` | the progress of the iteration, and what its process does; a view of the journal ([below](#progressjson)) |
 | `iteration-N/.wall.json` | `judging_s`: wall-clock seconds of judging, over all starts; in no seal |
-| `iteration-N/journal.jsonl` | one line per finished case; append-only |
+| `iteration-N/journal.jsonl` | one line per finished case, until all are judged; it stays where a case was finished twice with different results, or may be asked again |
 | `iteration-N/scores.parquet` | one row per case and score, as returned by the metrics |
 | `iteration-N/judge_inputs.parquet` | one row per use of a reply |
 | `iteration-N/records.parquet` | one wide row per case, with normalised scores and passed / failed |

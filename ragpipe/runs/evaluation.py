@@ -230,6 +230,8 @@ class Evaluation:
             reads_store=self._policy.uses_call_store,
         )
         write_manifest(self._folder, manifest)
+        if states[number] == JUDGED and not judged.progress.contradicted:
+            self._folder.iteration(iteration).journal.unlink(missing_ok=True)  # the tables have all of it
 
     def _check(self) -> None:
         """Raises OutputError when the data is not what it was, or the folder is another process's."""
@@ -366,9 +368,10 @@ def _forget_lost_iterations(spec: RunSpec, states: dict[str, str], console: Cons
 
 def remove_unstarted(folder: RunFolder) -> None:
     """Remove a folder that never became a run, because its data, its plan or its system was refused. A folder with a collected
-    output or with an iteration's journal was a run, and has only lost its manifest: it stays."""
+    output or with the journal or the records of an iteration was a run, and has only lost its manifest: it stays."""
     is_collected = has_entries(folder.outputs_journal)
-    is_judged = any(folder.iteration(number).journal.exists() for number in folder.iterations())
+    made = (folder.iteration(number) for number in folder.iterations())
+    is_judged = any(iteration.journal.exists() or iteration.records.exists() for iteration in made)
     if not (folder.manifest.exists() or is_collected or is_judged):
         shutil.rmtree(folder.root, ignore_errors=True)
         with suppress(OSError):

@@ -53,8 +53,8 @@ GROUP_BYTES = 8 << 20
 @dataclass(slots=True)
 class JudgingProgress:
     """Counts of an iteration under way. `transient` cases failed for a transient reason. `changed` cases have another result
-    than an earlier start had written down, though `retry_errors` did not ask for it. `error_kinds` counts measurements that
-    failed, by the kind of their error. `started` is in monotonic seconds."""
+    than an earlier start had written down, though `retry_errors` did not ask for it; where `contradicted`, the journal has two results
+    of a case. `error_kinds` counts measurements that failed, by the kind of their error. `started` is in monotonic seconds."""
 
     cases: int
     done: int = 0
@@ -63,6 +63,7 @@ class JudgingProgress:
     transient: int = 0
     changed: int = 0
     first_changed: str = ""
+    contradicted: bool = False
     error_kinds: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
@@ -264,7 +265,11 @@ class JudgeStage:
 
     def _remember(self, entry: dict[str, Any]) -> bool:
         """Keep only the mark of a journal line: 100,000 whole lines would take 140 MB."""
-        self._known[case_of(entry, self._cases.iteration)] = case_mark(entry)
+        case, mark = case_of(entry, self._cases.iteration), case_mark(entry)
+        before = self._known.get(case)
+        if before is not None and before != mark and not (before.transient or entry.get("asked_again")):
+            self.state.contradicted = True
+        self._known[case] = mark
         self._show([entry])
         return False
 
@@ -336,6 +341,7 @@ class JudgeStage:
             entry["asked_again"] = True  # the user wanted a new result; without this mark it is a contradiction
         elif before and not before.transient:
             self.state.changed += 1
+            self.state.contradicted = True
             self.state.first_changed = self.state.first_changed or str(case)
         return True
 

@@ -31,6 +31,8 @@ SHOWN = 500
 """Finished cases that are shown, the newest."""
 MOST_BYTES = 64 * 1024
 """Of the file where more cases are finished: with every entry each write would take longer than the last, and the view lag behind."""
+JOURNAL = "journal.jsonl"
+"""The file beside it that has every finished case, as long as cases are judged."""
 EVERY_S = 0.5
 """Seconds between two writes: a finished case is in the file within one."""
 
@@ -142,7 +144,7 @@ class ProgressView:
         entries = [*map(_shown, self._entries)]
         if done <= SHOWN:
             return {**head, **state, "entries": entries}
-        head |= {**state, "journal": "journal.jsonl", "entries": []}
+        head |= {**state, "journal": JOURNAL, "entries": []}
         left, first = MOST_BYTES - len(_indented(head)), len(entries)
         while first and (left := left - len(_indented({"entries": [entries[first - 1]]}))) >= 0:
             first -= 1
@@ -197,6 +199,8 @@ def mark_phase(path: Path, phase: Phase) -> None:
         return
     with suppress(OSError, ValueError, OutputError):
         content = _content(path)
+        if not path.with_name(JOURNAL).exists():
+            content.pop("journal", None)
         content["state"] = replace(state, phase=phase, updated_at=iso_time(), seconds_left=None).as_json()
         atomic_write(path, _indented(content), durable=False)
 

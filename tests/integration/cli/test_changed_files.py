@@ -48,7 +48,7 @@ def run(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def words_of(task: str, run: Path) -> list[str]:
-    case = json.loads((run / "iteration-1/journal.jsonl").read_bytes().split(b"\n")[1])["sample_id"]
+    case = json.loads((run / "iteration-1/.progress.json").read_bytes())["entries"][0]["queryLogId"]
     return {
         "own": GATED,
         "compare": ["task=compare", f"base=outputs/good/{run.name}", f"candidate={run}"],

@@ -43,8 +43,16 @@ def test_a_run_holds_the_files_and_columns_of_the_page(tmp_path: Path, monkeypat
     listed = [name.replace("-N", "-1") for name in re.findall(r"`([^`]+)`", page.split("\n## ")[0].split("|---|---|")[1])]
     files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
     there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
-    # of a live system and its budget, an index manifest, a gate
-    live = {"outputs.journal.jsonl", ".system-budget.jsonl", "index.json", "index.parquet", "baseline.parquet", "calibration.json"}
+    # of a live system and its budget, an index manifest, a gate, and of an iteration that is not done
+    live = {
+        "outputs.journal.jsonl",
+        ".system-budget.jsonl",
+        "iteration-1/journal.jsonl",
+        "index.json",
+        "index.parquet",
+        "baseline.parquet",
+        "calibration.json",
+    }
     assert there | {"prompts/"} | live | REJUDGED | MUTATED | WEIGHED | LABELLED == files
     described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
     for name in (name for name in described if name.endswith(".parquet") and name not in REJUDGED | MUTATED | OF_A_NAME | live):

@@ -376,6 +376,6 @@ def test_texts_of_every_script_survive(bench: Make) -> None:
     asked = {r["sample_id"]: r["messages"] for r in ran.rows("judge_inputs") if r["step"] == "extract"}
     for name, answer in SCRIPTS.items():
         assert answer in json.loads(asked[name])[-1]["content"]
-    entries = [json.loads(line) for line in (ran.folder / "iteration-1/journal.jsonl").read_bytes().split(b"\n")[1:-1]]
-    assert {e["sample_id"] for e in entries} == set(SCRIPTS)
+    entries = json.loads((ran.folder / "iteration-1/.progress.json").read_bytes())["entries"]
+    assert {e["queryLogId"] for e in entries} == set(SCRIPTS)
     assert b.run().requests == []
