@@ -1,100 +1,42 @@
-"""From the attempts of a question to the call that is stored for it."""
+"""A call under way: its attempts, what they cost, and what the user hears of them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
-from ragpipe.core.call import Call, Paid
+from ragpipe.core.call import Paid
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.core.usage import Amount, Price
 from ragpipe.judge.attempts import AttemptRunner, Tally
 from ragpipe.judge.budget import Budget, Hold
 from ragpipe.judge.client import AttemptError, Completion
+from ragpipe.judge.provider_state import RequestForm
 from ragpipe.judge.question import Question
 from ragpipe.judge.settings import JudgeSettings
 
-_REDACTED = "the reply held the key, which was replaced by ***"
-
-
-_NO_COMPLETION = Completion(None)
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecorder:
-    """Builds calls from which the provider's keys are redacted: from messages, and from what the provider sent."""
-
-    run_id: str
-    redact_message: Callable[[str], str]
-    redact_reply: Callable[[str], str]
-
-    def record(
-        self,
-        question: Question,
-        tally: AttemptTally,
-        status: str,
-        message: str | None,
-        completion: Completion = _NO_COMPLETION,
-        output_mode: str = "",
-        sent: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Call:
-        """The call of one question with its `status` (`ok`, or the kind of failure) and a `message` for the user. Its tokens
-        are those of the last answered attempt; `sent` are the parameters that went with the messages."""
-        last = tally.last_completion
-        text = self._redacted(completion.text)
-        message = None if message is None else self.redact_message(message)
-        if text != completion.text:
-            message = "; ".join(filter(None, (message, _REDACTED)))
-        return Call(
-            key=question.key,
-            payload_id=question.payload.id,
-            judge=question.judge,
-            status=status,
-            text=text,
-            message=message,
-            model=self._redacted(completion.model),
-            finish_reason=completion.finish_reason,
-            tokens_in=last.tokens_in,
-            tokens_out=last.tokens_out,
-            tokens_cached=last.tokens_cached,
-            tokens_reasoning=last.tokens_reasoning,
-            tokens_written=last.tokens_written,
-            fingerprint=self._redacted(completion.fingerprint),
-            paid_usd=tally.usd,
-            answers=tally.answers,
-            latency_ms=tally.latency_ms,
-            attempts=tally.attempts,
-            output_mode=output_mode,
-            sent=dict(sent),
-            wire_hash=tally.wire_hash,
-            fields=dict(question.fields),
-            run_id=self.run_id,
-            iteration=question.iteration,
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        )
-
-    def _redacted(self, text: str | None) -> str | None:
-        return None if text is None else self.redact_reply(text)
+NO_COMPLETION = Completion(None)
 
 
 @dataclass(slots=True)
 class AttemptTally(Tally):
-    """What the attempts of one question have come to so far: `paid` is called for every answered attempt at once, `body` is
-    the request without the model's name, `usd` the price of the last answer."""
+    """A question and what its attempts have come to so far: `paid` is called for every answered attempt at once, `body` is
+    the request of the last `form` without the model's name, `request` what the client sends of it, `usd` the price of the last answer."""
 
+    question: Question = field(kw_only=True)
     paid: Paid = field(kw_only=True)
+    form: RequestForm | None = None
+    request: Any = None
     body: dict[str, Any] = field(default_factory=dict)
     wire_hash: str | None = None
     answers: int = 0
     usd: float | None = None
-    last_completion: Completion = _NO_COMPLETION
+    last_completion: Completion = NO_COMPLETION
 
 
 _NOTICE_AFTER_S = 8.0  # without any answer; the next notice comes after twice as long, and so on
@@ -149,11 +91,7 @@ class RequestCosts:
         return self._schemas[name][1]
 
     async def run(
-        self,
-        attempts: AttemptRunner,
-        key: str,
-        exchange: Callable[[float], Coroutine[Any, Any, Completion]],
-        tally: AttemptTally,
+        self, attempts: AttemptRunner, exchange: Callable[[float], Coroutine[Any, Any, Completion]], tally: AttemptTally
     ) -> Completion:
         """As `attempts.run`, with each attempt admitted once it fits, and booked. Raises BudgetUsedUp, and what ended the run while
         it waited."""
@@ -170,7 +108,7 @@ class RequestCosts:
         async def send(seconds: float) -> Completion:
             return await self.send(holds.pop(), tally, partial(exchange, seconds))
 
-        return await attempts.run(key, send, tally, admit=admit)
+        return await attempts.run(tally.question.key, send, tally, admit=admit)
 
     async def send(self, hold: Hold, tally: AttemptTally, send: Callable[[], Coroutine[Any, Any, Completion]]) -> Completion:
         """Send one request that was admitted, and book it. Raises what `send` raises.

@@ -13,14 +13,6 @@ CONNECT_S = 8.0  # seconds to establish a connection; a dead address must show w
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRequest:
-    """A request that is built once and may be sent several times. `wire_hash` is the sha256 of its body."""
-
-    body: Any
-    wire_hash: str
-
-
-@dataclass(frozen=True, slots=True)
 class ApiResponse:
     """An HTTP response. `data` is its JSON (None when it is not JSON). `headers` are found by names in lower case. `text`, its
     beginning, may be empty where the status is 200 and `data` an object: it only explains failures."""
@@ -95,11 +87,11 @@ class Completion:
 class Client(Protocol):
     """Sends requests to one provider. Used within one event loop, and closed in it."""
 
-    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
-        """Build a request from a body without the model's name."""
+    def prepare(self, body: dict[str, Any]) -> tuple[Any, str]:
+        """The request of a body without the model's name, which may be sent several times, and the sha256 of what is sent."""
         ...
 
-    async def send(self, request: PreparedRequest) -> ApiResponse:
+    async def send(self, request: Any) -> ApiResponse:
         """Send it once. Raises AttemptError when no HTTP response came."""
         ...
 

@@ -26,7 +26,7 @@ import aiohttp
 from pydantic_core import to_json
 
 from ragpipe.core.errors import FailureKind
-from ragpipe.judge.client import CONNECT_S, ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judge.client import CONNECT_S, ApiResponse, AttemptError
 from ragpipe.judge.settings import JudgeSettings
 
 MAX_BODY = 32 << 20  # bytes; a judge's response has a few kilobytes
@@ -279,14 +279,14 @@ class DirectClient:
             self._headers["Authorization"] = f"Bearer {key}"
         self._http = HttpConnections(settings.concurrency + 1)
 
-    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
-        """Build a request from a body without the model's name."""
+    def prepare(self, body: dict[str, Any]) -> tuple[bytes, str]:
+        """The bytes of a request by its body without the model's name, and their sha256."""
         encoded = to_json({"model": self._model, **body})
-        return PreparedRequest(encoded, hashlib.sha256(encoded).hexdigest())
+        return encoded, hashlib.sha256(encoded).hexdigest()
 
-    async def send(self, request: PreparedRequest) -> ApiResponse:
+    async def send(self, request: bytes) -> ApiResponse:
         """Send it once. Raises AttemptError when no HTTP response came."""
-        return api_response(await self._http.send("POST", self._url, headers=self._headers, body=request.body))
+        return api_response(await self._http.send("POST", self._url, headers=self._headers, body=request))
 
     async def close(self) -> None:
         await self._http.close()

@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 
 from ragpipe.core.digest import sha256
-from ragpipe.judge.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judge.client import ApiResponse, AttemptError
 from ragpipe.judge.http import HttpConnections, HttpResponse, api_response, json_of
 from ragpipe.judge.http_responses import billed_usage
 from ragpipe.judge.pricing import in_environment
@@ -52,14 +52,14 @@ class LitellmClient:
             self._fixed["api_key"] = key or _NO_KEY
         self._litellm: Any = None
 
-    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
-        """Build a request from a body without the model's name."""
+    def prepare(self, body: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """As `Client.prepare`."""
         self._open()  # here and not in `send`: importing litellm takes seconds, and a deadline runs there
-        return PreparedRequest(body, sha256({"model": self._settings.model, **body}))
+        return body, sha256({"model": self._settings.model, **body})
 
-    async def send(self, request: PreparedRequest) -> ApiResponse:
+    async def send(self, request: dict[str, Any]) -> ApiResponse:
         """Send it once. Raises AttemptError when no HTTP response came."""
-        result, headers = await self._sent("acompletion", **self._fixed, **request.body)
+        result, headers = await self._sent("acompletion", **self._fixed, **request)
         return result if isinstance(result, ApiResponse) else ApiResponse(200, headers, _as_json(result))
 
     async def _sent(self, function: str, **arguments: Any) -> tuple[Any, Mapping[str, str]]:

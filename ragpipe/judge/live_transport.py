@@ -19,15 +19,16 @@ from ragpipe.core.secrets import Redactor, looks_random, provider_secrets
 from ragpipe.core.usage import Price
 from ragpipe.judge.attempts import NO_ANSWER, RETRY_AFTER_CAP_S, RETRYABLE, AttemptRunner
 from ragpipe.judge.budget import Budget, BudgetUsedUp
-from ragpipe.judge.call_records import AttemptTally, CallRecorder, RequestCosts, notify_while_silent
+from ragpipe.judge.call_records import NO_COMPLETION, AttemptTally, RequestCosts, notify_while_silent
 from ragpipe.judge.capabilities import OPENAI_COMPATIBLE
-from ragpipe.judge.client import AttemptError, Client, Completion, PreparedRequest
+from ragpipe.judge.client import AttemptError, Client, Completion
 from ragpipe.judge.http_responses import is_odd_end, parse_response
 from ragpipe.judge.pricing import is_cut, rates_for
 from ragpipe.judge.provider_state import ProviderRegistry, ProviderState, RequestForm, ServedModel, context_excess
 from ragpipe.judge.question import Question, Transport
 from ragpipe.judge.settings import JudgeSettings
 
+_REDACTED = "the reply held the key, which was replaced by ***"
 _PLAIN = "; where it is the answer's schema that is refused, judge.output_mode=plain sends none"
 
 
@@ -63,8 +64,8 @@ class LiveTransport(Transport):
         secrets = [s for s in (self._key, *provider_secrets(settings.provider)) if s]
         self._redact = Redactor(secrets)
         # a server that wants no key is given a word such as `none`, and honest replies contain words
-        redact_reply = Redactor(s for s in secrets if looks_random(s))
-        self._calls = CallRecorder(run_id, self._redact, redact_reply)
+        self._redact_reply = Redactor(s for s in secrets if looks_random(s))
+        self._run_id = run_id
         self._costs: RequestCosts | None = None
         if budget is not None:
             price = rates or rates_for(settings)
@@ -85,15 +86,16 @@ class LiveTransport(Transport):
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, with retries. Hold a `slot` meanwhile. `paid` is called for every answered attempt."""
         self._admit(question)
-        tally = AttemptTally(paid=paid)
+        tally = AttemptTally(question=question, paid=paid)
         try:
-            return await self._ask_in_turn(question, tally)
+            return await self._ask_in_turn(tally)
         except BudgetUsedUp as error:
-            return self._held_back(question, error, tally)
+            return self._held_back(tally, error)
 
-    def _held_back(self, question: Question, error: BudgetUsedUp, tally: AttemptTally) -> Call:
+    def _held_back(self, tally: AttemptTally, error: BudgetUsedUp) -> Call:
         self._notify(f"{error}; what was answered is kept, and questions without a reply are errors of this run")
-        return self._calls.record(question, tally, "budget", f"{question.asker}: {error}")
+        tally.form = None
+        return self._call(tally, "budget", f"{tally.question.asker}: {error}")
 
     def _admit(self, question: Question) -> None:
         self.attempts.check()
@@ -106,29 +108,29 @@ class LiveTransport(Transport):
                 f"was answered is kept: the same command goes on from here, with as many again; raise it to need fewer starts"
             )
 
-    async def _ask_in_turn(self, question: Question, tally: AttemptTally) -> Call:
+    async def _ask_in_turn(self, tally: AttemptTally) -> Call:
         """Ask a question whose form or schema is not proven alone."""
-        kind = self.provider.output_modes.unproven(question)
+        kind = self.provider.output_modes.unproven(tally.question)
         while kind not in self.provider.proven_forms:
             lock = self._lock_of(kind)
             async with lock:
                 if kind not in self.provider.proven_forms and lock is self._lock_of(kind):
                     self.attempts.check()
-                    return await self._ask_alone(question, kind, tally)
-        return await self._ask(question, tally)
+                    return await self._ask_alone(kind, tally)
+        return await self._ask(tally)
 
     def _lock_of(self, kind: str) -> asyncio.Lock:
         """What lets one question of a kind go alone: one lock for all until any call came back, then one for each kind."""
         return self._locks.setdefault(kind if self.provider.proven_forms else "", asyncio.Lock())
 
-    async def _ask_alone(self, question: Question, kind: str, tally: AttemptTally) -> Call:
+    async def _ask_alone(self, kind: str, tally: AttemptTally) -> Call:
         """Ask the first question of its kind; a call that comes back, even with a refusal, proves the kind."""
         tries, notices = 1 + self.settings.retries, None
         if not self.provider.answered:
             watching = notify_while_silent(tally, tries=tries, place=self._place, notify=self._notify)
             notices = asyncio.create_task(watching)
         try:
-            call = await self._ask(question, tally)
+            call = await self._ask(tally)
         finally:
             if notices is not None:
                 notices.cancel()
@@ -145,31 +147,30 @@ class LiveTransport(Transport):
             await self._client.close()
             self._client = None
 
-    async def _ask(self, question: Question, tally: AttemptTally) -> Call:
+    async def _ask(self, tally: AttemptTally) -> Call:
         """Ask in the current request form, and again in another one where it is refused."""
-        client, output_modes = self._open(), self.provider.output_modes
+        client, output_modes, question = self._open(), self.provider.output_modes, tally.question
         while True:
-            form = output_modes.form(question)
+            tally.form = form = output_modes.form(question)
             tally.body = output_modes.body(question, form)
-            request = client.prepare(tally.body)
-            tally.wire_hash = request.wire_hash
+            tally.request, tally.wire_hash = client.prepare(tally.body)
             if self.provider.rate_limiter.counts_tokens:
                 tally.demand = self.provider.token_demand.of(question.payload.messages)
             try:
-                completion = await self._complete(client, request, question, tally)
+                completion = await self._complete(client, tally)
             except AttemptError as attempt_error:
                 error = attempt_error
             else:
-                return self._answered(question, form, tally, completion)
+                return self._answered(tally, form, completion)
             if not output_modes.fall_back(error, question, form):
-                return self._failed_call(question, form, tally, error)
+                return self._failed_call(tally, form, error)
             self._notify_of_form(question, form, error)
 
-    def _answered(self, question: Question, form: RequestForm, tally: AttemptTally, completion: Completion) -> Call:
-        messages, tokens_in = question.payload.messages, completion.tokens_in
+    def _answered(self, tally: AttemptTally, form: RequestForm, completion: Completion) -> Call:
+        question, tokens_in = tally.question, completion.tokens_in
         self.provider.circuit_breaker.record_success(question.step)
         self.provider.output_modes.record_success(question, form)
-        if is_cut(messages, tokens_in):
+        if is_cut(question.payload.messages, tokens_in):
             self._notify_once(
                 "cut",
                 f"the server counted {tokens_in:,} tokens of a prompt that has far more: it cuts prompts without a word (Ollama: "
@@ -181,7 +182,7 @@ class LiveTransport(Transport):
                 f"a reply has finish_reason {completion.finish_reason!r:.60}, which is not known: it may not be whole; such "
                 "replies are flagged (odd_end)",
             )
-        return self._call(question, form, tally, "ok", "; ".join(completion.notes) or None, completion)
+        return self._call(tally, "ok", "; ".join(completion.notes) or None, completion)
 
     def _notify_of_form(self, question: Question, refused: RequestForm, error: AttemptError) -> None:
         """Tell the user once what is asked in another form from here on: an answer schema, or all that has a system text."""
@@ -197,15 +198,15 @@ class LiveTransport(Transport):
                 f"{refused.mode} was refused for {question.step}: it is asked as {lower} from here on ({error.message})"
             )
 
-    async def _complete(self, client: Client, request: PreparedRequest, question: Question, tally: AttemptTally) -> Completion:
+    async def _complete(self, client: Client, tally: AttemptTally) -> Completion:
         """Send one request until it succeeds or has no attempts left; within the budget, where there is one."""
 
         async def exchange(seconds: float) -> Completion:
-            return await self.attempts.traffic.count(self._exchange(client, request, tally, seconds))
+            return await self.attempts.traffic.count(self._exchange(client, tally, seconds))
 
         if self._costs is not None:
-            return await self._costs.run(self.attempts, question.key, exchange, tally)
-        return await self.attempts.run(question.key, exchange, tally)
+            return await self._costs.run(self.attempts, exchange, tally)
+        return await self.attempts.run(tally.question.key, exchange, tally)
 
     def _end_of_outage(self, seconds: float, message: str) -> ProviderUnusable:
         return self._unusable(
@@ -214,11 +215,11 @@ class LiveTransport(Transport):
             f"{message}. What was answered is kept: the same command goes on from here",
         )
 
-    async def _exchange(self, client: Client, request: PreparedRequest, tally: AttemptTally, seconds: float) -> Completion:
+    async def _exchange(self, client: Client, tally: AttemptTally, seconds: float) -> Completion:
         start = time.monotonic()
         try:
             async with asyncio.timeout(seconds):
-                response = await client.send(request)
+                response = await client.send(tally.request)
         except TimeoutError:
             full = seconds >= self.settings.timeout_s
             limit = f"{self.section}.timeout_s={seconds:g} s" if full else f"{seconds:.3g} s"
@@ -306,9 +307,9 @@ class LiveTransport(Transport):
         if error.kind == "rate_limit":
             self.provider.rate_limiter.pause(seconds)
 
-    def _failed_call(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> Call:
-        self._check_provider(question, form, tally, error)
-        message = error.message
+    def _failed_call(self, tally: AttemptTally, form: RequestForm, error: AttemptError) -> Call:
+        self._check_provider(tally, form, error)
+        question, message = tally.question, error.message
         if error.kind == "bad_request" and "response_format" in tally.body:
             message += _PLAIN
         if error.kind == "cut_short":
@@ -319,10 +320,11 @@ class LiveTransport(Transport):
             tokens = sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
             message += f" (about {tokens:,} tokens by our own count)"
         completion = Completion(**{"text": None, **error.partial})
-        return self._call(question, form, tally, error.kind, f"{question.asker}: {message}", completion)
+        return self._call(tally, error.kind, f"{question.asker}: {message}", completion)
 
-    def _check_provider(self, question: Question, form: RequestForm, tally: AttemptTally, error: AttemptError) -> None:
+    def _check_provider(self, tally: AttemptTally, form: RequestForm, error: AttemptError) -> None:
         """Raises ProviderUnusable when a failure means that later questions would fail too."""
+        question = tally.question
         fix = self.provider.output_modes.fix(error, question, form) if error.refused_parameter else None
         if fix:
             message = f"it refuses {error.refused_parameter}: {error.message}. Set {fix}"
@@ -340,17 +342,44 @@ class LiveTransport(Transport):
                 what += _PLAIN
             raise self._unusable(kind, what) from None
 
-    def _call(
-        self,
-        question: Question,
-        form: RequestForm,
-        tally: AttemptTally,
-        status: str,
-        message: str | None,
-        completion: Completion,
-    ) -> Call:
-        sent = self.provider.output_modes.parameters(form)
-        return self._calls.record(question, tally, status, message, completion, form.mode, sent)
+    def _call(self, tally: AttemptTally, status: str, message: str | None, completion: Completion = NO_COMPLETION) -> Call:
+        """The call with its `status` (`ok`, or the kind of failure) and a `message` for the user, without the provider's keys. Its
+        tokens are those of the last answered attempt."""
+        question, last, form = tally.question, tally.last_completion, tally.form
+        text = self._redacted(completion.text)
+        message = None if message is None else self._redact(message)
+        if text != completion.text:
+            message = "; ".join(filter(None, (message, _REDACTED)))
+        return Call(
+            key=question.key,
+            payload_id=question.payload.id,
+            judge=question.judge,
+            status=status,
+            text=text,
+            message=message,
+            model=self._redacted(completion.model),
+            finish_reason=completion.finish_reason,
+            tokens_in=last.tokens_in,
+            tokens_out=last.tokens_out,
+            tokens_cached=last.tokens_cached,
+            tokens_reasoning=last.tokens_reasoning,
+            tokens_written=last.tokens_written,
+            fingerprint=self._redacted(completion.fingerprint),
+            paid_usd=tally.usd,
+            answers=tally.answers,
+            latency_ms=tally.latency_ms,
+            attempts=tally.attempts,
+            output_mode="" if form is None else form.mode,
+            sent={} if form is None else self.provider.output_modes.parameters(form),
+            wire_hash=tally.wire_hash,
+            fields=question.fields,
+            run_id=self._run_id,
+            iteration=question.iteration,
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _redacted(self, text: str | None) -> str | None:
+        return None if text is None else self._redact_reply(text)
 
     def _open(self) -> Client:
         if self._client is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+from pydantic_core import from_json, to_json
 
 from ragpipe.core.digest import canonical_json
 from ragpipe.core.errors import TRANSIENT, JudgeError, RagpipeError, Skipped
@@ -152,7 +152,7 @@ _OF_CALL = (
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
     """The rows of one case until its block is written: `cells` of each, and messages and replies compressed in `texts`,
-    `size` bytes before that."""
+    `size` bytes as JSON."""
 
     cells: tuple[tuple[Any, ...], ...]
     size: int
@@ -161,12 +161,12 @@ class PackedInputs:
     @classmethod
     def of(cls, rows: Sequence[dict[str, Any]]) -> PackedInputs:
         """The rows, their texts compressed."""
-        plain = marshal.dumps([[row[name] for row in rows] for name in _TEXTS])
+        plain = to_json([[row[name] for row in rows] for name in _TEXTS])
         return cls(tuple(map(_CELLS_OF, rows)), len(plain), pa.compress(plain, codec=_CODEC, asbytes=True))
 
     def columns(self) -> dict[str, Sequence[Any]]:
         """The cells of the rows by column; empty without a row."""
-        texts = marshal.loads(pa.decompress(self.texts, self.size, codec=_CODEC, asbytes=True))
+        texts = from_json(pa.decompress(self.texts, self.size, codec=_CODEC, asbytes=True))
         columns: dict[str, Sequence[Any]] = dict(zip(_CELLS, zip(*self.cells, strict=True), strict=bool(self.cells)))
         return columns | dict(zip(_TEXTS, texts, strict=True))
 

@@ -118,14 +118,14 @@ class BatchTransport(LiveTransport):
     async def ask(self, question: Question, paid: Paid) -> Call:
         """Ask one question, in one batch or, where its reply is missing or of no use, in up to `judge.retries` more."""
         self._admit(question)
-        tally, failures, empty = AttemptTally(paid=paid), 0, 0
+        tally, failures, empty = AttemptTally(question=question, paid=paid), 0, 0
         while True:
             try:
                 reply = await self._reply(question)
-                form = RequestForm(*reply.line[:3])  # type: ignore[arg-type]
+                tally.form = form = RequestForm(*reply.line[:3])  # type: ignore[arg-type]
                 held = await self._held_for(question, reply, form)
             except BudgetUsedUp as error:
-                return self._held_back(question, error, tally)
+                return self._held_back(tally, error)
             tally.attempts, tally.wire_hash = tally.attempts + 1, reply.line.wire_hash
             self._replied[asyncio.current_task()] = (reply.folder, question.key)
             modes, complete = self.provider.output_modes, partial(self._completion, reply.outcome, tally)
@@ -145,8 +145,8 @@ class BatchTransport(LiveTransport):
                     reply.folder.deliver(question.key)
                     continue
                 self.provider.answered = True  # the batch was
-                return self._failed_call(question, form, tally, error)
-            return self._answered(question, form, tally, completion)
+                return self._failed_call(tally, form, error)
+            return self._answered(tally, form, completion)
 
     async def _held_for(self, question: Question, reply: _Reply, form: RequestForm) -> Hold | None:
         """What is held for a reply; a reply to what another start or run has sent needs room in this budget too. Raises BudgetUsedUp."""
@@ -320,7 +320,7 @@ class BatchTransport(LiveTransport):
             sleep=self.attempts.sleep,
             give_up=self._unusable,
             tell=self._notify,
-            redact=self._calls.redact_reply,
+            redact=self._redact_reply,
         )
         try:
             await job.run(fresh=fresh)

@@ -19,7 +19,7 @@ from ragpipe.core.call import Call, Paid
 from ragpipe.core.digest import sha256
 from ragpipe.extras.models.embedders import ApiEmbedder
 from ragpipe.judge.budget import Budget
-from ragpipe.judge.client import ApiResponse, AttemptError, PreparedRequest
+from ragpipe.judge.client import ApiResponse, AttemptError
 from ragpipe.judge.http_responses import billed_usage
 from ragpipe.judge.litellm_client import LitellmClient
 from ragpipe.judge.live_transport import LiveTransport
@@ -36,15 +36,15 @@ class EmbeddingClient(LitellmClient):
         super().__init__(settings, key)
         self._own = settings
 
-    def prepare(self, body: dict[str, Any]) -> PreparedRequest:
+    def prepare(self, body: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """The text stands in the only message of the body."""
         asked: dict[str, Any] = {"input": [body["messages"][0]["content"]], "encoding_format": "float"}
         self._open()
-        return PreparedRequest(asked, sha256({"model": self._own.model, **asked}))
+        return asked, sha256({"model": self._own.model, **asked})
 
-    async def send(self, request: PreparedRequest) -> ApiResponse:
+    async def send(self, request: dict[str, Any]) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
-        response, headers = await self._sent("aembedding", **fixed, **request.body)
+        response, headers = await self._sent("aembedding", **fixed, **request)
         return response if isinstance(response, ApiResponse) else _as_chat(response, headers)
 
 

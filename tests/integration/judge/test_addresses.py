@@ -59,7 +59,7 @@ async def test_litellm_does_follow_it(serve, monkeypatch, model, client, variabl
     assert variable in base_url_variables(model.partition("/")[0])
     asking = LitellmClient(JudgeSettings(model=model, client=client), "a-test-key-of-no-worth")
     with suppress(AttemptError):  # for some providers it wants more in an answer than the test server gives
-        await asking.send(asking.prepare({"messages": [{"role": "user", "content": "How good?"}]}))
+        await asking.send(asking.prepare({"messages": [{"role": "user", "content": "How good?"}]})[0])
     await asking.close()
     assert server.tries == 1
 

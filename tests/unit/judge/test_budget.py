@@ -22,6 +22,7 @@ from ragpipe.judge.client import AttemptError, Completion
 from ragpipe.judge.pricing import rates_for
 from ragpipe.judge.settings import BudgetSettings, JudgeSettings
 from ragpipe.store.journal import HoldJournal
+from tests.support.asking import question
 from tests.support.thoroughness import some_of
 from tests.support.timer_loop import TimerLoop
 
@@ -166,7 +167,7 @@ class Schedule:
 
     async def ask(self, costs: RequestCosts, slots: asyncio.Semaphore, body: dict[str, Any]) -> None:
         async with slots:
-            tally = AttemptTally(paid=lambda _: None, body=body)
+            tally = AttemptTally(question=question(), paid=lambda _: None, body=body)
             for _ in range(3):
                 bound = costs.bound(body)
                 answer = partial(self.provider.answer, tally, bound.tokens - self.max_tokens, self.max_tokens)

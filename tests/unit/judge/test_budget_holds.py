@@ -17,6 +17,7 @@ from ragpipe.judge.client import AttemptError, Completion
 from ragpipe.judge.pricing import rates_for
 from ragpipe.judge.settings import BudgetSettings, JudgeSettings
 from ragpipe.store.journal import HoldJournal
+from tests.support.asking import question
 
 
 class Memory:
@@ -117,7 +118,7 @@ async def test_each_end_of_an_attempt_has_its_cost(outcome: Completion | BaseExc
     settings = JudgeSettings(model="openai/gpt-4o-2024-08-06", max_tokens=50)
     costs = RequestCosts(budget(tokens=1000), settings, rates_for(settings), pytest.fail)
     body = {"messages": [{"role": "user", "content": "x" * 100}]}
-    tally = AttemptTally(paid=lambda _: None, body=body)
+    tally = AttemptTally(question=question(), paid=lambda _: None, body=body)
 
     async def send() -> Completion:
         tally.answers += answered
@@ -141,7 +142,7 @@ async def test_a_provider_that_counts_more_than_the_bytes_is_told_of_and_held_mo
     async def send() -> Completion:
         return Completion("x", tokens_in=200, tokens_out=10)
 
-    await costs.send(await costs.budget.reserve(costs.bound(body)), AttemptTally(paid=lambda _: None, body=body), send)
+    await costs.send(await costs.budget.reserve(costs.bound(body)), AttemptTally(question=question(), paid=lambda _: None, body=body), send)
     assert costs.bound(body).tokens == 220 + 1 + 50
     assert len(told) == 1
 

@@ -133,7 +133,7 @@ async def test_every_provider_of_litellms_goes_the_same_way(serve, monkeypatch, 
         monkeypatch.setenv(name, "us-east-1")
     asked = JudgeSettings(model=model, api_base="http://judge.example.invalid/v1", allow_unpinned=True)
     client = LitellmClient(asked, "a-test-key-of-no-worth")
-    found = await client.send(client.prepare({"messages": [{"role": "user", "content": "How good?"}]}))
+    found = await client.send(client.prepare({"messages": [{"role": "user", "content": "How good?"}]})[0])
     await client.close()
     assert found.status == 404
 
