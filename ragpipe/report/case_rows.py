@@ -20,7 +20,6 @@ from ragpipe.report.page_file import case_name
 from ragpipe.report.report_data import table_scores
 from ragpipe.score.iterations import members
 from ragpipe.store.run_tables import batches, count_rows, read_columns, schema_of
-from ragpipe.store.table_rows import OutputKey
 
 Whole = NDArray[np.int64]
 
@@ -108,10 +107,6 @@ class CaseRows:
     def direction(self, score: str) -> int:
         """1 where more of a score is better, else -1."""
         return _direction(self.metrics, score)
-
-    def keys(self) -> Iterator[OutputKey]:
-        """The sample, method and repeat of each case."""
-        return zip(self.sample_ids, self.methods, self.repeats, strict=True)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns of the page: `f:<score>` values, `v:<score>` verdicts, `m:<mode>` and `s:<field>:<value>` flags, `c:<field>`

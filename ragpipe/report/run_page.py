@@ -4,7 +4,7 @@ paid: equal runs give equal bytes but for the line that says which run it is, of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.core.text import printable
 from ragpipe.report.case_rows import FAILED, PASSED, CaseRows, read_case_rows
 from ragpipe.report.case_views import MARKS, TEXT_MAX, CaseView, DetailBlock, ScoreView, TextPart, case_views, shorten_for_page
@@ -52,8 +49,7 @@ from ragpipe.report.page_file import (
     write_page,
 )
 from ragpipe.store.run_folder import IterationFolder, RunFolder
-from ragpipe.store.run_tables import batches, open_table, read_columns, rows_at, schema_of
-from ragpipe.store.table_rows import OutputKey
+from ragpipe.store.run_tables import batches, open_table, rows_at
 
 _SCRIPTS = ("case_parts.js", "report_case.js", "report_list.js")
 _STYLES = ("front.css", "cases.css")
@@ -244,17 +240,11 @@ class RunCases:
         search (`text`), `cols` and `index`, of all cases. Raises DataError."""
         cols, layout = column_block(self.rows.columns())
         texts, prompts, number = TextPool(), TextPool("p"), 0
-        records = [self.run.iteration(number).records for number in self._iterations()]
-        varied = IterationValues(records, self.rows.keys(), self.rows.scores) if records else None
         shown = [name for name in self.rows.scores if name != "overall_score"]
         full = self.rows.full.tolist()
         views = case_views(self.run, self.iteration, shown, lambda place: full[place] in self.with_prompts, self.rows.full)
         while part := list(islice(views, ROWS_PER_BLOCK)):
-            values = list[dict[str, Any]]()
-            for row, view in zip(full[number * ROWS_PER_BLOCK :], part, strict=False):
-                differing = varied.differing(row) if varied else {}
-                values.append(case_value(view, texts, prompts) | ({"it": differing} if differing else {}))
-            yield json_block(f"d{number}", values)
+            yield json_block(f"d{number}", [case_value(view, texts, prompts) for view in part])
             yield from texts.full_blocks()
             yield from prompts.full_blocks()
             number += 1
@@ -373,49 +363,3 @@ def _call(call: Mapping[str, Any], prompts: TextPool) -> dict[str, Any]:
         value |= {"p": [[role, prompts.number(text)] for role, text in call["messages"]]}
         value |= {"r": [prompts.number(call["reply"])]}
     return {name: part for name, part in value.items() if part not in (None, "", False, [])}
-
-
-_BATCH = 8192  # cases
-_DIGITS = 7
-"""Digits of a value: those of the single precision in which the page has the others."""
-
-
-class IterationValues:
-    """The values of all cases in several iterations.
-
-    Args:
-        records: `records.parquet` of each iteration, in their order.
-        cases: the cases of the page in its order, each by sample, method and repeat.
-        scores: names of scores; one that an iteration lacks is missing there.
-
-    Raises DataError for a table that cannot be read.
-    """
-
-    def __init__(self, records: Sequence[Path], cases: Iterable[OutputKey], scores: Sequence[str]) -> None:
-        places = {case: place for place, case in enumerate(cases)}
-        per_iteration = [_values(path, places, scores) for path in records]
-        self._values = {name: np.stack([values[name] for values in per_iteration]) for name in scores}
-
-    def differing(self, place: int) -> dict[str, list[float | None]]:
-        """Per score that has different values in the iterations a value for each; None is missing."""
-        columns = {name: values[:, place] for name, values in self._values.items()}
-        return {
-            name: [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in column]
-            for name, column in columns.items()
-            if not np.array_equal(column, np.broadcast_to(column[:1], column.shape), equal_nan=True)
-        }
-
-
-def _values(records: Path, places: dict[OutputKey, int], scores: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-    """Per score an array as long as `places`; NaN where the iteration has no value."""
-    keys = (zip(*(c.to_pylist() for c in batch.columns), strict=True) for batch in batches(records, OUTPUT_KEY, size=_BATCH))
-    order = np.fromiter((places.get(case, -1) for part in keys for case in part), dtype=np.int64)
-    known = order >= 0
-    columns = schema_of(records).names
-    values = {}
-    for name in scores:
-        values[name] = np.full(len(places), np.nan)
-        if name in columns:
-            column = read_columns(records, [name])[name].cast(pa.float64()).to_numpy()
-            values[name][order[known]] = column[known]
-    return values

@@ -35,7 +35,7 @@ class QuestionView {
       this.tabs(all, opened, isAll, isDiff, page),
       !("a" in item) ? this.elsewhere(row, page) : isAll ? this.sideBySide(all, isDiff) : false,
       !isAll && make("div", { class: "case" },
-        make("div", {}, "a" in item && [make("h3", { text: "Answer" }), this.answer(all[0], opened, isDiff)], make("h3", { text: "Scores" }), this.iterationNote(opened), this.scores(opened)),
+        make("div", {}, "a" in item && [make("h3", { text: "Answer" }), this.answer(all[0], opened, isDiff)], make("h3", { text: "Scores" }), this.iterationNote(), this.scores(opened)),
         "a" in item && make("div", {}, make("h3", { text: "Contexts" }), this.contexts(opened, all, texts), this.legend(item), this.support(item))),
       !isAll && this.judge(opened, page),
       item.n && make("p", { class: "note", text: `${item.n.join(", ")}: in the tables.` }),
@@ -119,12 +119,10 @@ class QuestionView {
 
   // --- scores
 
-  /** Which iteration a value is of, and where those of the others stand. */
-  iterationNote(side) {
+  /** Which iteration the values are of, and how to print those of another. */
+  iterationNote() {
     const { iterations, iteration } = this.index;
-    if (!iterations.length) return false;
-    const others = side.item.it ? `below a value, where they differ, those of iterations ${iterations.join(" | ")}` : `equal in all ${iterations.length} iterations`;
-    return make("p", { class: "note", text: `Of iteration ${iteration}; ${others}.` });
+    return iterations.length > 0 && make("p", { class: "note", text: `Of iteration ${iteration} of ${iterations.length}; task=explain with iteration=N prints another.` });
   }
 
   /** The scores of a case: those that failed, with their parts; the headline scores; the others folded. */
@@ -157,9 +155,7 @@ class QuestionView {
   isMeasured(row, name) { return Number.isFinite(this.figures.value(row, name)) || this.figures.verdict(row, name) === "error"; }
 
   valueCell(side, name) {
-    const varied = side.item.it?.[name];
-    return [make("b", { text: figure(this.figures.value(side.row, name)) }), " ", verdictBadge(this.figures.verdict(side.row, name)),
-      varied && make("span", { class: "small", text: varied.map((value) => figure(value ?? NaN)).join(" | ") })].filter(Boolean);
+    return [make("b", { text: figure(this.figures.value(side.row, name)) }), " ", verdictBadge(this.figures.verdict(side.row, name))];
   }
 
   /** Which context carries which claim, for each score that looked up quotes. */

@@ -25,7 +25,6 @@ from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.processes import this_process
 from ragpipe.store.progress import CaseCounts, ProgressState
 from ragpipe.store.run_folder import RunFolder
-from tests.support.page_blocks import block_json
 from tests.support.run_tables import Row, score, score_iterations, write_run
 
 pytestmark = pytest.mark.slow
@@ -190,18 +189,6 @@ def test_diagnoses_are_counted_in_every_iteration(iterated: Path, monkeypatch: p
     assert "- `hallucination`: 6 of 12 (50.0%)." in page
     assert "Counted in each of 3 iterations: 4 cases x 3." in page
     assert "**For example:** `q1` / `baseline`, `q0` / `baseline`, `q1` / `rerank`\n" in page, "those that most iterations name"
-
-
-def test_a_case_of_the_page_has_the_values_of_all_iterations_where_they_differ(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is of the third iteration; answer_relevance is 1 in all, and so are the three values of rerank in q0."""
-    reported(iterated, monkeypatch)
-    html = (iterated / "report.html").read_text()
-    assert block_json(html, "index")["iterations"] == [1, 2, 3]
-    cases = block_json(html, "d0")
-    assert [case.get("it", {}).get("faithfulness") for case in cases] == [
-        [1.0, 0.2, 0.6], None, [0.2, 0.2, 0.8], [0.9, 0.9, 0.3],
-    ]  # fmt: skip
-    assert all("answer_relevance" not in case.get("it", {}) for case in cases)
 
 
 def test_more_cases_or_more_judgings(iterated: Path) -> None:
