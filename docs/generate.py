@@ -102,7 +102,7 @@ inner structure it is JSON text. A null is written as null, never as NaN.
 | `calibration/spot_check.<run_id>.json`, `.md`, `.html` | of a [spot check](extras/checks.md#spot-check): how often a second judge disagrees, and on which cases |
 | `verdict.json` | the [sentence](#verdictjson) that every report begins with, and its reasons as codes |
 | `report.md`, `report.html` | the same for people; the page links every score to its claims and replies. `report.data/`: texts of the page where it has too many for one file |
-| `.reports.json` | digests of what the reports were written from and of the reports: while both are the same, they are not made again; in no seal |
+| `.reports.json` | digests of what the reports were written from, of the reports, and of the whole run at its end: while they are the same, nothing is made again; in no seal |
 | `seal.json` | digests of all files at the end of the run: `task=verify` finds changes ([reproducibility](reproducibility.md)) |
 
 `report.formats` adds JUnit, CSV and JSON files ([reports](reports.md)).

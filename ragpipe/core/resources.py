@@ -52,8 +52,9 @@ def placed_paths(value: Any, folder: Path) -> Any:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """The first 12 hex digits of the sha256 over ragpipe's own source: it tells two states of one version apart."""
+    """The first 12 hex digits of the sha256 over ragpipe's own source and the templates of its pages: it tells two states of one version
+    apart."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml")):
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".yaml", ".jinja", ".js", ".css")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]

@@ -10,16 +10,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ragpipe.core.digest import sha256, sha256_file
+from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
 from ragpipe.core.text import on_one_line
-from ragpipe.data.dataset import Dataset, Record, open_dataset
-from ragpipe.data.index_manifest import IndexManifest
+from ragpipe.data.dataset import Record, open_dataset
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.report.console import Console
 from ragpipe.runs.collect_outputs import ask_system
 from ragpipe.runs.collected_outputs import collected_outputs, has_failures, mark_closed_book, take_over_outputs, unknown_methods
-from ragpipe.runs.identity import kept_methods, method_identities, tables_digest
+from ragpipe.runs.identity import RunData, kept_methods, method_identities, tables_digest
 from ragpipe.runs.judge_access import check_judge
 from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.runs.manifest import JUDGED, previous_manifest
@@ -70,16 +69,13 @@ class CaseSource(ABC):
 class DatasetSource(CaseSource):
     """The data set, and the system under test where its outputs are not recorded."""
 
-    def __init__(self, config: RunConfig, console: Console):
-        self._config, self._console = config, console
-        self.dataset: Dataset = open_dataset(config.dataset, Path.cwd(), config.cache)
-        self._index = open_index(config)
-        self.name = self.dataset.name
+    def __init__(self, config: RunConfig, data: RunData, console: Console):
+        self._config, self._data, self._console = config, data, console
+        self.dataset, self.name = data.dataset, data.dataset.name
 
     @property
     def digest(self) -> str:
-        """The digest of the data set; with an index manifest, of both."""
-        return sha256([self.dataset.digest, self._index.digest]) if self._index else self.dataset.digest
+        return self._data.digest
 
     def tables_digest(self, identity: dict[str, Any]) -> str:
         return tables_digest(identity)
@@ -171,10 +167,10 @@ class DatasetSource(CaseSource):
             self._console.warn(line)
 
     def _write_index(self, folder: RunFolder) -> None:
-        if self._index:
-            json_unless_same(folder.index, self._index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
+        if index := self._data.index:
+            json_unless_same(folder.index, index.coverage(read_samples(folder.samples)).model_dump(mode="json"))
             with open_unless_same(folder.index_documents) as file:
-                pq.write_table(self._index.documents(), file, compression="zstd")
+                pq.write_table(index.documents(), file, compression="zstd")
 
     def _collect(self, folder: RunFolder, taken_over: Sequence[str] = ()) -> None:
         """Ask the live system for every output that is missing or failed, and freeze all of them."""
@@ -186,12 +182,6 @@ class DatasetSource(CaseSource):
         by_sample = collected_outputs(folder.outputs_journal, system.method_names)
         pairs = ((sample, by_sample[sample.id]) for sample in read_samples(folder.samples))
         load_outputs(pairs, outputs=folder.outputs)
-
-
-def open_index(config: RunConfig) -> IndexManifest | None:
-    """The index manifest of the system, None where the configuration names none. Raises DataError."""
-    path = config.system.index_manifest
-    return IndexManifest(path, Path.cwd(), config.cache) if path is not None else None
 
 
 class RunSource(CaseSource):

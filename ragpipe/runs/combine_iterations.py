@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import sha256_file
-from ragpipe.core.errors import DataError, Problem
 from ragpipe.core.version import FORMAT
 from ragpipe.runs.calibration_states import ScoringSources, measured_together
 from ragpipe.score.gate_rules import gates_document
@@ -16,21 +15,6 @@ from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.files import json_unless_same
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_json
-
-
-def scored_iterations(folder: RunFolder, *, or_error: str = "") -> list[int]:
-    """The iterations that are scored, in order: those that `combine_iterations` can combine. With `or_error`, a title, raises DataError
-    where there is none."""
-    numbered = ((number, folder.iteration(number)) for number in folder.iterations())
-    scored = [
-        number
-        for number, iteration in numbered
-        if all(path.is_file() for path in (iteration.records, iteration.metrics, iteration.cost))
-    ]
-    if or_error and not scored:
-        found, fix = "no iteration that is scored", "start its command again"
-        raise DataError(or_error, [Problem(str(folder.root), "run", found, "a finished run", fix)])
-    return scored
 
 
 def is_combined(folder: RunFolder, iterations: Sequence[int]) -> bool:

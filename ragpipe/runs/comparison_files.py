@@ -20,8 +20,7 @@ from ragpipe.core.version import FORMAT
 from ragpipe.report.compare_page import compare_page
 from ragpipe.report.comparison_summary import summary_markdown
 from ragpipe.report.page_file import write_page
-from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.manifest import checked_manifest, scored_iterations
 from ragpipe.runs.run_list import check_unmodified, find_preference
 from ragpipe.store.files import json_unless_same, open_unless_same, sweep_temporaries, write_unless_same
 from ragpipe.store.parquet_parts import parquet_writer

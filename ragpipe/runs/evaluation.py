@@ -17,12 +17,13 @@ from ragpipe.core.usage import Usage
 from ragpipe.judge.budget import BudgetUsedUp
 from ragpipe.judge.provider_state import ProviderRegistry
 from ragpipe.report.console import Console
-from ragpipe.runs.alert_file import write_alerts
-from ragpipe.runs.case_sources import table_damage, table_digests, table_fault
+from ragpipe.runs.alert_file import alert_baseline, write_alerts
+from ragpipe.runs.case_sources import DatasetSource, table_damage, table_digests, table_fault
 from ragpipe.runs.collected_outputs import output_versions
-from ragpipe.runs.combine_iterations import is_combined, scored_iterations
+from ragpipe.runs.combine_iterations import is_combined
+from ragpipe.runs.ended_run import completion_notice, note_end
 from ragpipe.runs.event_loop import run_async
-from ragpipe.runs.identity import run_differences
+from ragpipe.runs.identity import RunData, run_differences
 from ragpipe.runs.iteration_judging import judge_iteration
 from ragpipe.runs.judge_access import make_named_store, store_place
 from ragpipe.runs.load_dataset import block_limits
@@ -41,24 +42,19 @@ from ragpipe.runs.manifest import (
     read_manifest,
     remove_damaged_seal,
     rewritten_prompt_warnings,
+    scored_iterations,
     seal_run,
     unseal,
     write_config,
     write_manifest,
 )
 from ragpipe.runs.measured_cases import ReplayedCases
-from ragpipe.runs.outcome import (
-    RunOutcome,
-    check_publishing,
-    completion_notice,
-    lacks_replies,
-    may_still_change,
-    note_reply_times,
-    publish_run,
-)
+from ragpipe.runs.outcome import RunOutcome, check_publishing, lacks_replies, may_still_change, note_reply_times, publish_run
 from ragpipe.runs.plan_summary import announce_plan, start_warnings
 from ragpipe.runs.run_list import check_unmodified, write_run_list
 from ragpipe.runs.scoring import RunScoring
+from ragpipe.runs.scoring_files import resolved_for_dataset
+from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.runs.write_reports import write_reports
 from ragpipe.store.files import sweep_below
@@ -66,6 +62,18 @@ from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.journal import has_entries
 from ragpipe.store.progress import judged_seconds
 from ragpipe.store.run_folder import RunFolder
+
+
+def evaluate(config: RunConfig, data: RunData, identity_of: Callable[[RunConfig], dict[str, Any]], console: Console) -> int:
+    """Evaluate a data set, and note how it ended. Returns the exit code; raises as `Evaluation.run`."""
+    alert_baseline(config)
+    source = DatasetSource(config, data, console)
+    config, scoring_files = resolved_for_dataset(config, identity_of)
+    spec = RunSpec.of_dataset(config, source, identity_of(config), scoring_files)
+    evaluation = Evaluation(spec, EvaluatePolicy(), console)
+    code = evaluation.run()
+    note_end(config, spec.folder, code, evaluation.warnings)
+    return code
 
 
 class Evaluation:
@@ -85,6 +93,7 @@ class Evaluation:
         self._scored: list[int] = []  # the iterations that this start judged or scored
         self._used_up: BudgetUsedUp | None = None  # why no iteration was judged after the last one
         self.calls = 0
+        self.warnings: list[str] = []  # of the scoring, the metrics and the judge
 
     def run(self) -> int:
         """Do what is still to be done, under the folder's lock. Returns the exit code: 0, 3 when a gate blocks, 4 when
@@ -95,7 +104,8 @@ class Evaluation:
         else:
             read_manifest(self._folder)
         check_publishing(self._config)
-        for warning in start_warnings(self._spec):
+        self.warnings = start_warnings(self._spec)
+        for warning in self.warnings:
             self._console.warn(warning)
         if self._is_finished():
             self._console.folder = self._folder.root

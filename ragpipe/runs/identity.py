@@ -12,22 +12,50 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.machinery import ModuleSpec
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragpipe.core.digest import changed_keys, sha256, short_value
 from ragpipe.core.settings import Settings
 from ragpipe.core.version import FORMAT, __version__
+from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.system_settings import AnySystem, LiveSystem
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.answer_type import Answer
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.runs.settings import RunConfig
+
+if TYPE_CHECKING:
+    from ragpipe.data.index_manifest import IndexManifest
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data set of a run, and the manifest of its system's index; None where the configuration names none."""
+
+    dataset: Dataset
+    index: IndexManifest | None
+
+    @classmethod
+    def of(cls, config: RunConfig) -> RunData:
+        """The files found and checked, no record read. Raises DataError."""
+        dataset, path = open_dataset(config.dataset, Path.cwd(), config.cache), config.system.index_manifest
+        if path is None:
+            return cls(dataset, None)
+        from ragpipe.data.index_manifest import IndexManifest
+
+        return cls(dataset, IndexManifest(path, Path.cwd(), config.cache))
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the data set; with an index manifest, of both."""
+        return sha256([self.dataset.digest, self.index.digest]) if self.index else self.dataset.digest
 
 
 def metric_identity(metric: Metric) -> dict[str, Any]:

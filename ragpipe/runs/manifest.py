@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ragpipe.core.digest import sha256_file
-from ragpipe.core.errors import RagpipeError
+from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.version import FORMAT, __version__
 from ragpipe.core.yaml_files import FastDumper
 from ragpipe.metrics.from_config import class_path
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.store.call_database import StorePlace, call_database
 from ragpipe.store.files import is_regular_file, json_unless_same, write_unless_same
@@ -159,11 +158,9 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def config_text(config: RunConfig) -> str:
-    """The composed configuration as YAML: what `config.yaml` holds. It has names of environment variables, no values."""
-    import yaml
-
-    plain = config.model_dump(mode="json", by_alias=True, exclude={"metrics"})
+def config_sections(config: RunConfig) -> dict[str, Any]:
+    """The composed configuration as plain data. It has names of environment variables, no values."""
+    plain: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude={"metrics"})
     plain["metrics"] = {}
     for name, metric in config.metrics.items():
         kind, prompts = type(metric), metric.prompts()
@@ -173,8 +170,15 @@ def config_text(config: RunConfig) -> str:
         if label := metric.label_question:
             section["label"] = label.model_dump(mode="json")
         plain["metrics"][name] = section | metric.model_dump(mode="json", exclude={"name", *metric.step_names()})
+    return plain
+
+
+def config_text(config: RunConfig) -> str:
+    """The composed configuration as YAML: what `config.yaml` holds."""
+    import yaml
+
     head = "# The configuration of this run, composed and checked. Made by ragpipe; editing it changes nothing.\n"
-    text: str = yaml.dump(plain, Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)
+    text: str = yaml.dump(config_sections(config), Dumper=FastDumper, sort_keys=False, allow_unicode=True, width=120)
     return head + text
 
 
@@ -197,6 +201,21 @@ JUDGING_DONE = (JUDGED, COMPLETE)
 def all_in_state(states: Mapping[str, str], iterations: Iterable[int], allowed: Collection[str]) -> bool:
     """Whether each of these iterations is in one of the allowed states. `states` is by number, as in the manifest."""
     return all(states.get(str(number)) in allowed for number in iterations)
+
+
+def scored_iterations(folder: RunFolder, *, or_error: str = "") -> list[int]:
+    """The iterations that are scored, in order: those that can be combined. With `or_error`, a title, raises DataError
+    where there is none."""
+    numbered = ((number, folder.iteration(number)) for number in folder.iterations())
+    scored = [
+        number
+        for number, iteration in numbered
+        if all(path.is_file() for path in (iteration.records, iteration.metrics, iteration.cost))
+    ]
+    if or_error and not scored:
+        found, fix = "no iteration that is scored", "start its command again"
+        raise DataError(or_error, [Problem(str(folder.root), "run", found, "a finished run", fix)])
+    return scored
 
 
 VOLATILE = frozenset({"manifest.json", "seal.json", "outputs.journal.jsonl", "journal.jsonl", ".progress.json"})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow.compute as pc
@@ -19,9 +17,8 @@ from ragpipe.metrics.base import Computed
 from ragpipe.report.console import Console
 from ragpipe.report.diagnosis_section import MISSING_REPLY, MISSING_REPLY_FIX, error_kinds, transient_errors
 from ragpipe.runs.collected_outputs import system_failures
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.judge_access import store_folder, store_place
-from ragpipe.runs.manifest import COMPLETE, INCOMPLETE
+from ragpipe.runs.manifest import INCOMPLETE, scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RunSpec
 from ragpipe.score.gate_rules import exit_code
@@ -192,65 +189,6 @@ class RunOutcome:
     def _metrics_of(self, iteration: int) -> dict[str, Any]:
         metrics: dict[str, Any] = read_json(self._folder.iteration(iteration).metrics)
         return metrics
-
-
-_ENDS_IN_NUMBER = re.compile(r"(.*?)(\d{1,9})\Z", re.DOTALL)
-
-
-def completion_notice(config: RunConfig, manifest: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """One line, and a second with the words to add so that this command asks the system or the judge again. No line for a
-    run with an iteration that is not complete: its warnings say what the same command asks."""
-    if any(manifest["iterations"].get(str(number)) != COMPLETE for number in range(1, config.iterations + 1)):
-        return []
-    now = now or datetime.now(UTC)
-    first = f"complete since {_local(manifest.get('ended_at', manifest['created_at']))}, nothing was asked"
-    if collected := manifest["data"].get("collected_at"):
-        first += f"; outputs collected {time_ago(now - datetime.fromisoformat(collected))}"
-    options = []
-    if word := _word_to_ask_system(config, manifest):
-        options.append(f"to ask the system again: {word}")
-    if word := _word_to_judge_again(config, manifest):
-        options.append(f"to judge again: {word}")
-    return [first, "; ".join(options)] if options else [first]
-
-
-def _word_to_ask_system(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
-    """None where the outputs are recorded, or come from another run."""
-    system = config.system
-    if not isinstance(system, LiveSystem) or manifest["source_run"] is not None:
-        return None
-    return shlex.join([f"system.version={next_name(system.version)}"])
-
-
-def _word_to_judge_again(config: RunConfig, manifest: Mapping[str, Any]) -> str | None:
-    """None where no judge is asked, or one in this process, which would say the same."""
-    judge = config.judge
-    asks = any(not isinstance(metric, Computed) for metric in config.metrics.values())
-    if not (asks and isinstance(judge, JudgeSettings) and config.transport.asks):
-        return None
-    if manifest["source_run"] is not None:
-        return shlex.join([f"judge.season={next_name(judge.season)}"])
-    return f"iterations={max(map(int, manifest['iterations'])) + 1}"
-
-
-def next_name(name: str) -> str:
-    """The name with its last number raised by one; with a 2 at the end where it has no number."""
-    if match := _ENDS_IN_NUMBER.match(name):
-        return f"{match[1]}{int(match[2]) + 1:0{len(match[2])}d}"
-    return f"{name}-2" if name else "2"
-
-
-def time_ago(age: timedelta) -> str:
-    """`12 s ago`, `3 min ago`, `5 h ago`, `4 days ago`; `0 s ago` for a negative age (the clock was set back)."""
-    seconds = max(0, int(age.total_seconds()))
-    for limit, unit, name in ((120, 1, "s"), (120 * 60, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds // unit} {name} ago"
-    return f"{seconds // 86400} days ago"
-
-
-def _local(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def note_reply_times(

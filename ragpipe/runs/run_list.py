@@ -18,9 +18,8 @@ from ragpipe.core.settings import ConfigOrigins
 from ragpipe.core.usage import Usage
 from ragpipe.report.history_page import RunLine, runs_markdown
 from ragpipe.report.styled_text import is_recorded, price, share_below_one, whole
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.identity import run_differences
-from ragpipe.runs.manifest import COMPLETE, FROZEN, INCOMPLETE, JUDGED, checked_manifest, read_manifest
+from ragpipe.runs.manifest import COMPLETE, FROZEN, INCOMPLETE, JUDGED, checked_manifest, read_manifest, scored_iterations
 from ragpipe.score.aggregate import LOST, coverage
 from ragpipe.score.gate_results import trust_words
 from ragpipe.store.files import write_unless_same

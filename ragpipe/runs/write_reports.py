@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,14 +24,14 @@ from ragpipe.report.markdown import render_markdown
 from ragpipe.report.model import TERMINAL, Note, Report, Section, Strong
 from ragpipe.report.page_file import side_folder
 from ragpipe.report.report_data import ReportData, lowest_cases, read_case_figures, read_results
-from ragpipe.report.run_page import TEMPLATES, RunCases, write_run_page
+from ragpipe.report.run_page import RunCases, write_run_page
 from ragpipe.report.section_page import pages_of
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.terminal import print_report
 from ragpipe.report.verdict_section import notices, run_line, run_verdict, summary_line, verdict_of
 from ragpipe.runs.collected_outputs import system_failures
-from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.manifest import TIMES, derived_and_frozen, seal_added
+from ragpipe.runs.ended_run import page_of, plugin_sections, with_verdict
+from ragpipe.runs.manifest import TIMES, derived_and_frozen, scored_iterations, seal_added
 from ragpipe.score.gate_rules import gates_document
 from ragpipe.store.files import json_unless_same, write_unless_same
 from ragpipe.store.run_folder import IterationFolder, RunFolder
@@ -57,14 +56,12 @@ def write_reports(
     (`ReportSources`) are not made again; one that would not change is left alone. Raises DataError, OutputError.
     """
     run, iteration = RunFolder(target), IterationFolder(iteration_folder)
-    plugins = [Path(inspect.getfile(builder)).read_text("utf-8") for builder in section_builders() if not _is_own(builder)]
-    shown = {"iteration": iteration.root.name, "run": run_facts(run), "drift": drift_of(run), "plugins": plugins}
+    shown = {"iteration": iteration.root.name, "run": run_facts(run), "drift": drift_of(run), "plugins": plugin_sections()}
     shown["pages"] = [page.path for page in pages_of(run.root)] if "html" in settings.formats else []
     sources = ReportSources.of(run, settings, shown)
     written, prints = sources.written(), "terminal" in settings.formats and console.shows_results
     if written is not None and prints and notice:
-        page = _page(run, written, shown_folder or str(target))
-        notice = [f"{notice[0]}: {read_json(run.verdict)['sentence']} run {run_id_of(run)}, report: {page}", *notice[1:]]
+        notice = with_verdict(notice, run, page_of(run, written, shown_folder or str(target)))
     for line in notice:
         console.say(line)
     if written is not None and (notice or not prints):
@@ -77,7 +74,7 @@ def write_reports(
         written = _write_pages(run, iteration, data, report) + _write_exports(run, settings)
         sources.note(written)
     if prints:
-        print_report(report, console, _page(run, written, shown_folder or str(target)))
+        print_report(report, console, page_of(run, written, shown_folder or str(target)))
     return written
 
 
@@ -89,12 +86,6 @@ def seal_pages(run: RunFolder, paths: Sequence[Path], settings: ReportSettings) 
         last = run.iteration(scored_iterations(run)[-1]).root
         written = write_reports(last, target=run.root, settings=settings, console=JobConsole())
     seal_added(run, [*paths, *written])
-
-
-def _page(run: RunFolder, written: Sequence[Path], folder: str) -> str:
-    """The page that a reader opens next, in the folder as it is named to the user; the folder where no page was written."""
-    page = next((path for path in (run.html, run.report) if path in written), None)
-    return folder if page is None else str(Path(folder) / page.name)
 
 
 def write_report_files(run: RunFolder, iteration: IterationFolder, settings: ReportSettings) -> list[Path]:
@@ -280,13 +271,7 @@ class ReportSources:
         paths = {path.relative_to(run.root).as_posix(): path for path in derived_and_frozen(run.root)}
         digests = {name: sha256_file(path) for name, path in paths.items() if _is_source(name)}
         reports = {name: sha256_file(path) for name, path in paths.items() if _is_report(run, name)}
-        sources = {
-            "code": code_digest(),
-            "templates": [sha256_file(path) for path in sorted(TEMPLATES.parent.glob("*/*.*")) if path.suffix != ".pyc"],
-            "settings": settings.model_dump(mode="json"),
-            "shown": dict(shown),
-            "files": digests,
-        }
+        sources = {"code": code_digest(), "settings": settings.model_dump(mode="json"), "shown": dict(shown), "files": digests}
         return cls(run, sha256(sources), reports)
 
     def written(self) -> list[Path] | None:

@@ -23,8 +23,8 @@ from ragpipe.report.model import Report, Table
 from ragpipe.report.section_page import write_sections
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.terminal import print_table
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.write_reports import seal_pages
 from ragpipe.score.calibration_file import Calibration, CalibrationTarget, TargetStatistic
 from ragpipe.store.files import json_unless_same

@@ -15,9 +15,8 @@ from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
 from ragpipe.report.console import Console
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import read_config, task_settings
-from ragpipe.runs.manifest import checked_manifest, seal_added
+from ragpipe.runs.manifest import checked_manifest, scored_iterations, seal_added
 from ragpipe.runs.run_list import EXPECTED, check_unmodified, run_of_task
 from ragpipe.runs.write_reports import write_report_files
 from ragpipe.store.folder_lock import FolderLock

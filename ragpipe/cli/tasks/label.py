@@ -46,8 +46,8 @@ from ragpipe.core.sample import CaseKey
 from ragpipe.core.settings import ConfigOrigins
 from ragpipe.report.console import Console
 from ragpipe.report.label_page import AskedQuestion, asked_question, write_draw_files
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.write_reports import seal_pages
 from ragpipe.store.folder_lock import FolderLock
 

@@ -20,9 +20,9 @@ from ragpipe.report.console import Console
 from ragpipe.report.page_file import write_page
 from ragpipe.report.section_page import section_page
 from ragpipe.runs.calibration_states import scoring_warnings
-from ragpipe.runs.case_sources import DatasetSource, open_index
+from ragpipe.runs.case_sources import DatasetSource
 from ragpipe.runs.finished_run import task_settings
-from ragpipe.runs.identity import identity_of_dataset, run_id, system_sources
+from ragpipe.runs.identity import RunData, identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import wanted_line
@@ -85,7 +85,8 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     """Print the plan and return it; None for a live system, whose outputs decide what is asked. Raises as `run`."""
     config = task.config
     check_call_store(config)
-    source = DatasetSource(config, console)
+    data = RunData.of(config)
+    source = DatasetSource(config, data, console)
     dataset, sources = source.dataset, system_sources(config.system, config.plugins).sources
     identity_of = partial(identity_of_dataset, data=source.digest, sources=sources)
     config, scoring_files = resolved_for_dataset(config, identity_of)
@@ -107,7 +108,7 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         for line in (*(member.line() for member in planned.members), *planned.gate_lines):
             console.say(line)
     pointers = planned.pointers if planned else Pointers()
-    print_profile(dataset, profile, pointers, open_index(config), console, is_mapped=bool(config.dataset.fields))
+    print_profile(dataset, profile, pointers, data.index, console, is_mapped=bool(config.dataset.fields))
     categories = profile.sample_fields().get("category")
     if line := wanted_line(categories.labels if categories else {}, config.scoring.wanted_cases):
         console.say(line)

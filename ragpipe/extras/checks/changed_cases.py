@@ -19,9 +19,9 @@ from ragpipe.core.sample import Case, CaseKey
 from ragpipe.data.dataset import Record
 from ragpipe.extras.checks.edits import Change, Subject
 from ragpipe.runs.case_sources import RunSource
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun
 from ragpipe.runs.load_dataset import load_dataset
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.measured_cases import CaseReader
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import batches, read_json

@@ -32,9 +32,9 @@ from ragpipe.report.model import (
 from ragpipe.report.section_page import write_sections
 from ragpipe.report.styled_text import percent_with_interval, percentage, whole
 from ragpipe.report.terminal import print_report
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunTask, SettingsT, open_run, task_settings, unnamed_judge
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RejudgePolicy, RunSpec
 from ragpipe.runs.write_reports import seal_pages

@@ -47,8 +47,8 @@ from ragpipe.report.model import (
     Verbatim,
 )
 from ragpipe.report.styled_text import percent_with_interval, percentage
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RunSpec
 from ragpipe.stats.differences import paired_difference

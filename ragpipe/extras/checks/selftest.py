@@ -36,8 +36,8 @@ from ragpipe.metrics.base import computed_scores
 from ragpipe.report.console import Console
 from ragpipe.report.model import PAGES, TERMINAL, CaseName, Note, Prose, RichText, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.styled_text import whole
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RunSpec
 from ragpipe.stats.differences import paired_difference

@@ -19,8 +19,8 @@ from ragpipe.extras.checks.changed_cases import HAIR, ChangedCases
 from ragpipe.report.console import Console
 from ragpipe.report.model import TERMINAL, CaseName, Note, RunVerdict, Section, Verbatim
 from ragpipe.report.styled_text import decimal, plural
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.spec import RunSpec
 from ragpipe.score.records import verdict_column
 from ragpipe.stats.agreement import cohen_kappa

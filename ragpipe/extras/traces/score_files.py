@@ -26,8 +26,7 @@ from ragpipe.core.version import __version__
 from ragpipe.data.expressions import BadExpression
 from ragpipe.extras.traces.attribute_spans import identifier
 from ragpipe.report.styled_text import plural
-from ragpipe.runs.combine_iterations import scored_iterations
-from ragpipe.runs.manifest import checked_manifest
+from ragpipe.runs.manifest import checked_manifest, scored_iterations
 from ragpipe.store.files import json_bytes, open_unless_same
 from ragpipe.store.run_folder import RunFolder, make_folder
 from ragpipe.store.run_tables import batches, read_json, schema_of

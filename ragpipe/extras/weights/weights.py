@@ -32,9 +32,8 @@ from ragpipe.report.model import (
 )
 from ragpipe.report.styled_text import bracketed, decimal, percentage
 from ragpipe.report.terminal import print_report
-from ragpipe.runs.combine_iterations import scored_iterations
 from ragpipe.runs.finished_run import FinishedRunKeys, FinishedRunTask, open_finished_run
-from ragpipe.runs.manifest import seal_added
+from ragpipe.runs.manifest import scored_iterations, seal_added
 from ragpipe.score.normalisation import OVERALL, TOLERANCE, Weight, interval_of
 from ragpipe.stats.agreement import pearson
 from ragpipe.stats.intervals import estimate_mean, in_all

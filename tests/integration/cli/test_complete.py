@@ -14,7 +14,7 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.runs import evaluation, scoring
-from ragpipe.runs.outcome import next_name
+from ragpipe.runs.ended_run import next_name
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 from tests.support.rejudged import KEY, content, write_data
@@ -47,6 +47,25 @@ def told(said: str) -> tuple[re.Match[str] | None, dict[str, list[str]]]:
     """The first line, and the words by what they do."""
     ways = re.findall(r"(to ask the system again|to judge again): ([^;\n]+)", said)
     return COMPLETE.search(said), {what: shlex.split(words) for what, words in ways}
+
+
+def test_what_ended_is_told_before_the_stages_are_asked(here: Path, monkeypatch, capfd) -> None:
+    """They look again where the folder or the configuration is another one."""
+    words = ["+experiment=quickstart", "dataset.limit=4", "metrics=[retrieval]", "output_dir=out"]
+    assert main(words) == 0
+    capfd.readouterr()
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_: 99)
+    assert main(words) == 0
+    assert told(capfd.readouterr().out)[0]
+    assert main([*words, "report.page_cases=2"]) == 99
+    assert main([*words, "retry_errors=true"]) == 99
+    for name in ("manifest.json", "seal.json", "report.md", "iteration-1/scores.parquet"):
+        file = here / "out/quickstart/latest" / name
+        kept = file.read_bytes()
+        file.write_bytes(kept + b" ")
+        assert main(words) == 99
+        file.write_bytes(kept)
+        assert main(words) == 0
 
 
 @pytest.mark.thorough

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.core import registry
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report import run_page
 from ragpipe.report.console import Console
 from ragpipe.report.model import Report
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.write_reports import section_builders, write_reports
+from ragpipe.runs.write_reports import write_reports
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from tests.support.compared_runs import scored_run
@@ -119,14 +120,15 @@ def test_a_plugin_that_changed_makes_other_reports(run: RunFolder, pages_made: l
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     reports(run)
+    find = registry.find
     for number, text in enumerate(("sunny", "cloudy"), 2):
         source = f"from ragpipe.report.model import Note, Section\n\n\ndef weather(data):\n    return Section('weather', 'Weather', (Note('{text}'),))\n"
         (place / "own_weather.py").write_text(source)
         importlib.invalidate_caches()
         sys.modules.pop("own_weather", None)
         weather = importlib.import_module("own_weather").weather
-        own = [builder for builder in section_builders() if builder.__module__ != "own_weather"]
-        monkeypatch.setattr("ragpipe.runs.write_reports.section_builders", lambda own=own, weather=weather: [*own, weather])
+        monkeypatch.setattr(registry, "names", lambda kind: [*registry.own_names(kind), "weather"])
+        monkeypatch.setattr(registry, "find", lambda _, name, weather=weather: weather if name == "weather" else find("section", name))
         printed, files = reports(run)
         assert text in files["report.md"].decode()
         assert "Weather" in printed

@@ -16,7 +16,8 @@ from ragpipe.core.score import ScoreSpec, warning_texts, whole_grades
 from ragpipe.report.report_data import ReportData
 from ragpipe.report.results_section import distributions_section
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.combine_iterations import combine_iterations, is_combined, scored_iterations
+from ragpipe.runs.combine_iterations import combine_iterations, is_combined
+from ragpipe.runs.manifest import scored_iterations
 from ragpipe.score import iterations as module
 from ragpipe.score.iterations import final_cost
 from ragpipe.score.settings import ScoringSettings, shipped
