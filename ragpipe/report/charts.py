@@ -111,9 +111,17 @@ class HeatCell:
     few: bool = False
 
 
-def heat_map(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]]) -> Markup:
-    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads."""
-    return Markup(_macros().heat_map(corner, columns, rows))
+def heat_map(
+    corner: str, columns: Sequence[str], rows: Sequence[tuple[str, str, Sequence[HeatCell | None]]], *, by_method: bool = False
+) -> Markup:
+    """A table whose cells are shaded links. `rows` are (head, remark, a cell or None per column); `corner` heads the row heads; the
+    columns may be the methods in their order."""
+    return Markup(_macros().heat_map(corner, columns, rows, by_method))
+
+
+def map_switch(scores: Sequence[tuple[str, Sequence[Markup]]]) -> Markup:
+    """Heat maps of the first score, and a choice that puts those of another one in their place."""
+    return Markup(_macros().map_switch(scores))
 
 
 def _breakable(name: str) -> Markup:

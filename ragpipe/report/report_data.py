@@ -19,7 +19,7 @@ from ragpipe.report.model import PageLink, Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
 from ragpipe.score.accumulators import stage_times
-from ragpipe.score.iterations import cases_of
+from ragpipe.score.iterations import cases_of, members
 from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.system_usage import USD, figures, suite_seconds
 from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at
@@ -41,6 +41,7 @@ class CaseFigures:
         methods: the places of the cases of each method, in the order of the data.
         values: the charted scores, in their native scales.
         operations: `latency_ms` (the system's total, else the sum of its stages), `tokens_total` and `cost_usd` as recorded.
+        groups: by field of the breakdowns and its value the places of the cases.
     """
 
     iteration: int
@@ -48,6 +49,7 @@ class CaseFigures:
     methods: Mapping[str, Whole]
     values: Mapping[str, Floats]
     operations: Mapping[str, Floats] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Whole]] = field(default_factory=dict)
 
 
 def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int) -> CaseFigures:
@@ -60,7 +62,9 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
     with open_table(records) as file:
         known = set(file.schema_arrow.names)
         values = {name: numbers_of(file, name) for name in chart_names(metrics) if name in known}
-    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)))
+    fields = {name: groups for name, groups in metrics["by"].items() if name != "method" and "*" not in name}
+    groups = members(records, fields) if len(methods) > 1 and fields else {}
+    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups)
 
 
 def _operations(records: Path, n: int) -> dict[str, Floats]:

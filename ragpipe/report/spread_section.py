@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -20,6 +20,7 @@ from ragpipe.report.charts import (
     axis_number,
     heat_map,
     histogram,
+    map_switch,
     share_table,
     trade_chart,
     trade_table,
@@ -55,6 +56,7 @@ from ragpipe.report.report_data import (
     table_scores,
 )
 from ragpipe.report.styled_text import bracketed, decimal, money, plural, whole
+from ragpipe.score.normalisation import estimate_of, interval_of
 from ragpipe.score.system_usage import USD
 from ragpipe.stats.intervals import estimate_mean, normal_quantile
 
@@ -290,49 +292,110 @@ def slices_section(data: ReportData) -> Section | None:
 
 
 _ROWS = 8  # of one map
-_CELLS = 130  # of all maps: a map is for looking, metrics.json has every figure
+_FIELDS = 3  # maps in sight, or of a score that is chosen
+_SCORES = 6  # to choose from
+_CELLS = 130  # of all maps of a score: a map is for looking, metrics.json has every figure
 _COLUMNS = 8  # of a map
-NOTE = "Blue △▲ is better, orange ▽▼ worse than the whole run (filled: by 15 % of the scale), grey undecided."
+NOTE = "Blue △▲ is better, orange ▽▼ worse than {whole} (filled: by 15 % of the scale), grey undecided."
+
+
+class _Map(NamedTuple):
+    """A field with its rows: value, cases, and a cell per column; `outstanding` cells are not grey."""
+
+    field: str
+    rows: Sequence[tuple[str, int, Sequence[HeatCell | None]]]
+    outstanding: int
 
 
 def slice_charts(data: ReportData) -> Iterator[Chart]:
-    """A map per field, values down and scores across, while there is room: the fields that stand out most first, and of each the
-    values with a shaded cell first, then the most frequent."""
-    metrics, overall, maps = data.metrics, data.metrics["overall"]["scores"], []
-    names = chart_names(metrics)[:_COLUMNS]
-    for field, groups in metrics["by"].items() if names else ():
-        if field == "method" or "*" in field:
+    """A map per field, those that stand out most first: of several methods the values of a score, which may be chosen, by method; of one
+    method all scores."""
+    names = chart_names(data.metrics)[:_COLUMNS]
+    methods = list(data.figures.methods) if data.figures is not None else []
+    if not names:
+        return
+    if not (data.figures and data.figures.groups) or len(methods) > _COLUMNS:
+        heads = [heading(name, data.metrics, data.settings.percent) for name in names]
+        if drawn := _drawn(list(_maps(data, names)), heads, by_method=False):
+            note = f"{NOTE.format(whole='the whole run')} Cells link to the cases that miss the threshold."
+            yield Chart("", map_switch([("", [markup for _, markup in drawn])]), note)
+        return
+    first = _drawn(list(_method_maps(data, names[0], list(data.figures.groups))), methods, by_method=True)
+    by_score = {names[0]: first}
+    for name in names[1:_SCORES]:
+        by_score[name] = _drawn(
+            list(_method_maps(data, name, [field for field, _ in first[:_FIELDS]])), methods, by_method=True
+        )
+    scores = [
+        (heading(name, data.metrics, data.settings.percent), [markup for _, markup in maps]) for name, maps in by_score.items()
+    ]
+    if first:
+        yield Chart("", map_switch(scores), f"{NOTE.format(whole='all cases of the method')} Cells link to their cases.")
+
+
+def _drawn(maps: Sequence[_Map], heads: Sequence[str], *, by_method: bool) -> list[tuple[str, Markup]]:
+    """Field and map, while there is room for cells: of each field the values with a shaded cell first, then the most frequent."""
+    drawn, room = [], _CELLS
+    for item in sorted(maps, key=lambda item: -item.outstanding):
+        rows = [(value, f"n = {whole(n)}", cells) for value, n, cells in item.rows[: min(_ROWS, room // max(1, len(heads)))]]
+        room -= len(rows) * len(heads)
+        if rows:
+            drawn.append((item.field, heat_map(item.field, heads, rows, by_method=by_method)))
+    return drawn
+
+
+def _method_maps(data: ReportData, name: str, fields: Sequence[str]) -> Iterator[_Map]:
+    """The mean of a score by method in each value of these fields, estimated as those of `metrics.json` are."""
+    figures, declared = data.figures, data.metrics["declared"][name]
+    assert figures is not None
+    level, values = data.metrics["scoring"]["level"], figures.values[name]
+    wholes = {method: group["scores"].get(name) for method, group in method_groups(data.metrics).items()}
+    for field in fields:
+        frequent = sorted(figures.groups[field].items(), key=lambda item: -len(item[1]))[:_ROWS]
+        rows = []
+        for value, places in frequent:
+            cells = []
+            for method, of_method in figures.methods.items():
+                chosen = np.intersect1d(places, of_method, assume_unique=True)
+                chosen = chosen[np.isfinite(values[chosen])]
+                estimate = estimate_of(values[chosen], figures.samples[chosen], declared, level)
+                score = {"n_ok": len(chosen), "mean": estimate.value, **interval_of("interval", estimate)}
+                link = page_address(method=method, score=name, slice=f"{field}:{value}")
+                cells.append(_cell(score, wholes[method], name, link, "all cases of the method", data))
+            rows.append((value, len(places), cells))
+        yield _Map(field, rows, sum(_shaded(cells) for _, _, cells in rows))
+
+
+def _maps(data: ReportData, names: Sequence[str]) -> Iterator[_Map]:
+    metrics, scores = data.metrics, data.metrics["overall"]["scores"]
+    for field, groups in metrics["by"].items():
+        if field == "method" or not groups or "*" in field:
             continue
         rows = []
         for value, group in groups.items():
             links = [page_address(score=name, verdict="miss", slice=f"{field}:{value}") for name in names]
             cells = [
-                _cell(group["scores"].get(name), overall[name], name, link, data)
+                _cell(group["scores"].get(name), scores[name], name, link, "the whole run", data)
                 for name, link in zip(names, links, strict=True)
             ]
             rows.append((value, group["n_cases"], cells))
-        maps.append((field, sorted(rows, key=lambda row: (not _shaded(row[2]), -row[1]))))
-    heads, drawn, room = [heading(name, metrics, data.settings.percent) for name in names], [], _CELLS // max(1, len(names))
-    for field, rows in sorted(maps, key=lambda item: -sum(_shaded(cells) for _, _, cells in item[1])):
-        shown = [(value, f"n = {whole(n)}", cells) for value, n, cells in rows[: min(_ROWS, room)]]
-        room -= len(shown)
-        drawn += [heat_map(field, heads, shown)] if shown else []
-    if drawn:
-        pooled = "All methods together. " if len(method_groups(metrics)) > 1 else ""
-        markup = Markup('<div class="maps">{}</div>').format(Markup("").join(drawn))
-        yield Chart("", markup, f"{pooled}{NOTE} Cells link to the cases that miss the threshold.")
+        outstanding = sum(_shaded(cells) for _, _, cells in rows)
+        # values with a shaded cell first, then the most frequent
+        yield _Map(field, sorted(rows, key=lambda row: (not _shaded(row[2]), -row[1])), outstanding)
 
 
 def _shaded(cells: Sequence[HeatCell | None]) -> int:
     return sum(cell is not None and cell.shade != 0 for cell in cells)
 
 
-def _cell(score: Mapping[str, Any] | None, of: Mapping[str, Any], name: str, link: str, data: ReportData) -> HeatCell | None:
+def _cell(
+    score: Mapping[str, Any] | None, of: Mapping[str, Any] | None, name: str, link: str, whole_words: str, data: ReportData
+) -> HeatCell | None:
     """The mean of a slice, shaded by how far it is from the mean `of` all where its interval leaves that out."""
-    if score is None or score["mean"] is None or of["mean"] is None:
+    if score is None or score["mean"] is None or of is None or of["mean"] is None:
         return None
     factor, places = (100.0, 1) if name in data.settings.percent else (1.0, 2)
-    few, shade, words = has_few_questions(score), 0, "no difference from the whole run is shown"
+    few, shade, words = has_few_questions(score), 0, f"no difference from {whole_words} is shown"
     bounds = score["interval"]
     if few:
         words = "too few questions to tell"
@@ -341,7 +404,7 @@ def _cell(score: Mapping[str, Any] | None, of: Mapping[str, Any], name: str, lin
         is_better = (score["mean"] > of["mean"]) == declared["higher_is_better"]
         distance = abs(score["mean"] - of["mean"]) / ((declared["high"] - declared["low"]) or 1.0)
         shade = (2 if distance >= 0.15 else 1) * (1 if is_better else -1)
-        words = f"{'better' if is_better else 'worse'} than the whole run, {decimal(of['mean'] * factor, places)}"
+        words = f"{'better' if is_better else 'worse'} than {whole_words}, {decimal(of['mean'] * factor, places)}"
     figures = f"n = {whole(score['n_ok'])}" + (f", {bracketed(bounds, factor, places)}" if bounds and not few else "")
     mark = {2: "▲ ", 1: "△ ", -1: "▽ ", -2: "▼ "}.get(shade, "")
     return HeatCell(f"{mark}{decimal(score['mean'] * factor, places)}", f"{figures}: {words}", link, shade, few)

@@ -47,3 +47,15 @@ function followMethods(address) {
   };
   show(address.state.method);
 }
+
+/** The maps of the chosen score stand in the place of the first one's. */
+function chooseMaps() {
+  const [choice, maps] = [byId("map-score"), byId("maps")];
+  if (!choice || choice.options.length < 2) return;
+  const first = [...maps.childNodes];
+  byId("map-choice").hidden = false;
+  choice.addEventListener("change", () => {
+    const other = byId(`maps-${choice.value}`);
+    maps.replaceChildren(...(other ? other.content.cloneNode(true).childNodes : first));
+  });
+}

@@ -328,5 +328,6 @@ followSectionLinks();
 startListPage((blocks, index, columns) => new ReportPage(blocks, index, columns), (index) => index.sample.length).then((page) => {
   page?.nameCases();
   followMethods(page?.address);
+  chooseMaps();
   document.querySelectorAll(".front").forEach(lightenFolds);
 });
