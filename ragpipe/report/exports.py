@@ -29,8 +29,9 @@ from ragpipe.comparison.mode_table import MODE_TABLE, mode_table
 from ragpipe.core.score import warning_texts
 from ragpipe.core.strict_json import InvalidJson, strict_loads
 from ragpipe.core.text import UNSAFE, escape, on_one_line, printable
+from ragpipe.report.comparison_summary import side_label, undecided_text
 from ragpipe.report.report_data import category_rows
-from ragpipe.report.styled_text import whole
+from ragpipe.report.styled_text import difference_text, whole
 from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.files import json_bytes, open_unless_same, sweep_temporaries
 from ragpipe.store.run_folder import RunFolder, make_folder
@@ -52,23 +53,33 @@ def junit_xml(
     """
     declared = gates["gates"] if gates else ()
     cases = [_gate(gate) for gate in declared] or [_iteration(iteration) for iteration in metrics]
-    failures, skipped = (sum(case.find(tag) is not None for case in cases) for tag in ("failure", "skipped"))
-    counts = {"tests": str(len(cases)), "failures": str(failures), "errors": "0", "time": "0"}
-    root = Xml.Element("testsuites", {"name": "ragpipe", **counts})
-    suite = Xml.SubElement(root, "testsuite", {"name": _xml_text(run["name"]), **counts, "skipped": str(skipped)})
-    properties = Xml.SubElement(suite, "properties")
-    for key, value in (("verdict", verdict), *_facts(metrics, run)):
-        Xml.SubElement(properties, "property", {"name": key, "value": _xml_text(value)})
-    suite.extend(cases)
+    return junit_document([(run["name"], [("verdict", verdict), *_facts(metrics, run)], cases)])
+
+
+def junit_document(suites: Sequence[tuple[str, Sequence[tuple[str, str]], Sequence[Xml.Element]]]) -> str:
+    """A file of test suites, each with its name, its properties and its test cases."""
+    root = Xml.Element("testsuites", {"name": "ragpipe"})
+    totals = dict.fromkeys(("tests", "failures", "errors", "time"), 0)
+    for name, facts, cases in suites:
+        failures, skipped = (sum(case.find(tag) is not None for case in cases) for tag in ("failure", "skipped"))
+        attributes = {"tests": len(cases), "failures": failures, "skipped": skipped, "errors": 0, "time": 0}
+        totals = {key: total + attributes[key] for key, total in totals.items()}
+        counts = {key: str(value) for key, value in attributes.items()}
+        suite = Xml.SubElement(root, "testsuite", {"name": xml_text(name), **counts})
+        properties = Xml.SubElement(suite, "properties")
+        for key, value in facts:
+            Xml.SubElement(properties, "property", {"name": key, "value": xml_text(value)})
+        suite.extend(cases)
+    root.attrib.update({key: str(value) for key, value in totals.items()})
     Xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
 
 
 def _gate(gate: Mapping[str, Any]) -> Xml.Element:
-    outcome, sentence = gate["outcome"], _xml_text(str(gate["sentence"]))
-    case = _case(f"gates.{gate['tier']}", str(gate["name"]))
+    outcome, sentence = gate["outcome"], xml_text(str(gate["sentence"]))
+    case = junit_case(f"gates.{gate['tier']}", str(gate["name"]))
     if outcome == "blocked":
-        Xml.SubElement(case, "failure", {"type": _xml_text(gate["verdict"]), "message": sentence}).text = sentence
+        Xml.SubElement(case, "failure", {"type": xml_text(gate["verdict"]), "message": sentence}).text = sentence
     elif gate["tier"] == "diagnostic" or gate["verdict"] == "not_applicable":
         Xml.SubElement(case, "skipped", {"message": sentence})
     else:
@@ -77,19 +88,19 @@ def _gate(gate: Mapping[str, Any]) -> Xml.Element:
 
 
 def _iteration(metrics: Mapping[str, Any]) -> Xml.Element:
-    case = _case("run", f"iteration {metrics['iteration']} complete")
+    case = junit_case("run", f"iteration {metrics['iteration']} complete")
     missing = {n: s["n_missing"] for n, s in metrics["overall"]["scores"].items() if "n_missing" in s}
     if missing:
-        text = _xml_text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
+        text = xml_text("; ".join(f"{name}: {whole(n)} cases are not measured" for name, n in missing.items()))
         Xml.SubElement(case, "failure", {"type": "incomplete", "message": text}).text = text
     if texts := warning_texts(metrics):
-        Xml.SubElement(case, "system-out").text = _xml_text("\n".join(f"warning: {text}" for text in texts))
+        Xml.SubElement(case, "system-out").text = xml_text("\n".join(f"warning: {text}" for text in texts))
     return case
 
 
-def _case(group: str, name: str) -> Xml.Element:
+def junit_case(group: str, name: str) -> Xml.Element:
     """An empty test case, which has passed."""
-    return Xml.Element("testcase", {"classname": _xml_text(group), "name": _xml_text(name), "time": "0"})
+    return Xml.Element("testcase", {"classname": xml_text(group), "name": xml_text(name), "time": "0"})
 
 
 def _facts(metrics: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -104,9 +115,36 @@ def _facts(metrics: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> list
     return [*facts, ("signature", on_one_line(last["signature"], 4000)), *counts]
 
 
-def _xml_text(text: str) -> str:
+def xml_text(text: str) -> str:
     """The text without what XML cannot hold, and with control characters shown."""
     return _NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
+
+
+def comparison_junit(document: Mapping[str, Any]) -> str:
+    """A test suite per candidate, a test case per headline score and per failure mode that occurs: it fails where that is worse.
+
+    Better and same pass, with the figures in the output; an undecided score is skipped: it shows nothing, good or bad.
+    """
+    suites = []
+    for comparison in document["comparisons"]:
+        name = f"{side_label(document['base'])} -> {side_label(document['candidates'][comparison['candidate']])}"
+        scores = {key: score for key, score in comparison["scores"].items() if score["headline"]}
+        cases = [_score("compare", key, score) for key, score in {**scores, **comparison["operations"]}.items()]
+        modes = {key: mode for key, mode in comparison["failure_modes"].items() if mode["base_mean"] or mode["candidate_mean"]}
+        cases += [_score("compare.failure_mode", key, mode) for key, mode in modes.items()]
+        suites.append((name, [("verdict", comparison["verdict"]["sentence"])], cases))
+    return junit_document(suites)
+
+
+def _score(group: str, name: str, score: Mapping[str, Any]) -> Xml.Element:
+    case, text = junit_case(group, name), xml_text(f"{score['state']}: {difference_text(score)}")
+    if score["state"] == "worse":
+        Xml.SubElement(case, "failure", {"type": "worse", "message": text}).text = text
+    elif score["state"] == "inconclusive":
+        Xml.SubElement(case, "skipped", {"message": xml_text(f"{text}; {undecided_text(score)}")})
+    else:
+        Xml.SubElement(case, "system-out").text = text
+    return case
 
 
 def write_json_lines(table: Path | pa.Table, target: Path) -> None:

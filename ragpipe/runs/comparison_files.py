@@ -19,6 +19,7 @@ from ragpipe.core.usage import Usage
 from ragpipe.core.version import FORMAT
 from ragpipe.report.compare_page import compare_page
 from ragpipe.report.comparison_summary import summary_markdown
+from ragpipe.report.exports import comparison_junit
 from ragpipe.report.page_file import write_page
 from ragpipe.runs.manifest import checked_manifest, scored_iterations
 from ragpipe.runs.run_list import check_unmodified, find_preference
@@ -94,6 +95,7 @@ def write_comparison(compared: ComparedRuns) -> Path:
         for table in compared_cases(compared.comparisons):
             writer.write_table(table)
     write_unless_same(folder / "comparison.md", summary_markdown(document))
+    write_unless_same(folder / "comparison.junit.xml", comparison_junit(document))
     page = compare_page(document, compared.base, compared.candidates, compared.comparisons)
     write_page(folder / "compare.html", page)
     return folder

@@ -9,7 +9,7 @@ outputs/<name>/<run_id>/            outputs/<name>/latest -> the newest evaluati
   final/        metrics.json  cost.json      over all iterations
 outputs/<name>/sweeps/<sweep id>/   comparison.parquet  comparison.md  comparison.html  sweep.json
 outputs/<name>/history/             history.parquet  history.csv  history.md  history.html  history.prom
-outputs/<name>/comparisons/<id>/    verdict.json  comparison.json  comparison.parquet  comparison.md
+outputs/<name>/comparisons/<id>/    verdict.json  comparison.json  comparison.parquet  comparison.md  comparison.junit.xml
                                     compare.html  compare.data/
 """
 

@@ -108,7 +108,7 @@ def compare_task(task: CompareTask, console: Console) -> dict[str, Any]:
     with compared_runs(task.base, task.candidates, task.settings, asked) as compared:
         _print(compared, console)
         folder = write_comparison(compared)
-    console.say(f"written: {folder / 'compare.html'}, comparison.md, .json, .parquet")
+    console.say(f"written: {folder / 'compare.html'}, comparison.md, .json, .parquet, .junit.xml")
     return compared.document
 
 

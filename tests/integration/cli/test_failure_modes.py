@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -50,6 +51,10 @@ def test_the_dashboard_shows_what_went_down(capsys: pytest.CaptureFixture[str]) 
     assert mode["interval"]["high"] == pytest.approx(-31 / 300 + 1.96793 * ((31 - 31**2 / 300) / 299 / 300) ** 0.5, abs=1e-5)
     assert "| `false_rejection` | 13.0 % -> 2.7 % | 39 -> 8 | 9.7 % to 17.3 % | 1.4 % to 5.2 % |" in (folder / "comparison.md").read_text()
     assert "13.0 % -&gt; 2.7 %" in (folder / "compare.html").read_text()
+    cases = ElementTree.parse(folder / "comparison.junit.xml").iter("testcase")
+    of_modes = {case.get("name"): case for case in cases if case.get("classname") == "compare.failure_mode"}
+    assert list(of_modes) == ["unsupported_claim", "training_cutoff_excuse", "false_rejection", "false_acceptance"]
+    assert [case.find("failure") for case in of_modes.values()] == [None] * 4
 
 
 def test_the_way_back_blocks_is_told_and_is_in_the_history(capsys: pytest.CaptureFixture[str]) -> None:
