@@ -308,6 +308,48 @@ def histogram(
     return Markup(_macros().histogram(drawn, name, ticks, threshold, _HEIGHT))
 
 
+@dataclass(frozen=True)
+class Line:
+    """A curve of a method: its values at the places of the axis, in shares of the upright axis; None is not drawn."""
+
+    number: int
+    name: str
+    values: Sequence[float | None]
+
+
+def line_chart(
+    lines: Sequence[Line], places: Sequence[tuple[float, str]], heads: tuple[str, str], ends: tuple[str, str]
+) -> Markup:
+    """A curve per method with its marks over the `places` (0 to 1, with their texts). `heads` name the axes, `ends` are the lower and the
+    upper end of the upright one."""
+    width, height = _TRADE
+    drawn, said = [], []
+    for line in lines:
+        dots = [(width * x, height * (1 - y)) for (x, _), y in zip(places, line.values, strict=True) if y is not None]
+        drawn.append((line, "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in dots) if dots else "", dots))
+        values = ", ".join("-" if value is None else f"{value:.2f}" for value in line.values)
+        said.append(f"{line.name}: {values}".removeprefix(": "))
+    ticks = [(width * x, text) for x, text in places]
+    return Markup(_macros().curves(drawn, ticks, width, height, heads, ends, f"{heads[1]} over {heads[0]}; {'; '.join(said)}"))
+
+
+Part = tuple[str, int, str]
+"""A part of a bar: what it is, how many, and the class of its colour."""
+
+
+def part_bars(rows: Sequence[tuple[int | None, str, str, Sequence[Part]]], label: str) -> Markup:
+    """A bar per row, (number of a method or None, name, remark, parts), divided into its parts with their counts; a legend below."""
+    legend = {name: kind for _, _, _, parts in rows for name, _, kind in parts}
+    drawn = []
+    for number, name, remark, parts in rows:
+        total, start, places = sum(n for _, n, _ in parts) or 1, 0.0, []
+        for what, n, kind in parts:
+            places.append((what, n, kind, start, 100 * n / total))
+            start += 100 * n / total
+        drawn.append((number, name, remark, places))
+    return Markup(_macros().bars(drawn, legend, label))
+
+
 def scatter(across: Floats, up: Floats, bounds: tuple[float, float], heads: tuple[str, str], label: str) -> Markup:
     """A point per case; many points, or many on one place, as bins that say their count.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ragpipe.report.model import PAGES, RichText, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.charts import part_bars
+from ragpipe.report.model import PAGES, Chart, RichText, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
 from ragpipe.report.report_data import ReportData, method_groups
 from ragpipe.report.styled_text import count_with_share, whole
 from ragpipe.score.chunk_support import CARRIED
@@ -30,11 +31,33 @@ def chunks_section(data: ReportData) -> Section | None:
         for kind, counts in all_counts["by_doc_type"].items()
     )
     heads = ("score", "method", "cases", "claims", *CARRIED.values(), *_CONTEXTS)
-    parts: list[SectionPart] = [Table(_columns(heads, texts=2), tuple(rows))]
+    parts: list[SectionPart] = [*_pictures(data), Table(_columns(heads, texts=2), tuple(rows))]
     if by_type:
         columns = _columns(("score", "type", "cases", *_CONTEXTS), texts=2)
         parts.append(Table(columns, by_type, "By type of the context (doc_type)"))
     return Section("chunks", "Claims by context", tuple(parts), folded=True, shown_in=PAGES)
+
+
+_SHADES = dict(zip(CARRIED, ("better-2", "better-1", "grey-2", "worse-1", "worse-2"), strict=True))
+
+
+def _pictures(data: ReportData) -> Iterator[Chart]:
+    """By method a bar of claims by how a context carries them, and one of contexts by whether they carry any."""
+    groups = method_groups(data.metrics)
+    numbers = {method: number if len(groups) > 1 else None for number, method in enumerate(groups)}
+    for score in dict.fromkeys(score for group in groups.values() for score in group.get("chunk_support", {})):
+        found = {
+            method: group["chunk_support"][score] for method, group in groups.items() if score in group.get("chunk_support", {})
+        }
+        claims, contexts = [], []
+        for method, counts in found.items():
+            parts = [(words, counts[how], _SHADES[how]) for how, words in CARRIED.items()]
+            claims.append((numbers[method], method, f"{whole(counts['claims'])} claims", parts))
+            unused = counts["chunks"] - counts["used"]
+            used = [("carry a claim", counts["used"], "better-2"), ("carry nothing", unused, "grey-2")]
+            contexts.append((numbers[method], method, f"{whole(counts['chunks'])} contexts", used))
+        yield Chart(("Claims of ", Verbatim(score)), part_bars(claims, f"claims of {score}"), narrow=True)
+        yield Chart(("Contexts by ", Verbatim(score)), part_bars(contexts, f"contexts by {score}"), narrow=True)
 
 
 def _columns(heads: Sequence[str], texts: int) -> tuple[TableColumn, ...]:

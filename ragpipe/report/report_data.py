@@ -27,7 +27,7 @@ from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json,
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-LATENCY, TOKENS = "latency_ms", "tokens_total"
+LATENCY, TOKENS, RANK = "latency_ms", "tokens_total", "mrr"
 _BATCH = 8192
 
 
@@ -42,6 +42,7 @@ class CaseFigures:
         values: the charted scores, in their native scales.
         operations: `latency_ms` (the system's total, else the sum of its stages), `tokens_total` and `cost_usd` as recorded.
         groups: by field of the breakdowns and its value the places of the cases.
+        ranks: 1 / the rank of the first relevant chunk, 0 for none; None for a run without `mrr`.
     """
 
     iteration: int
@@ -50,6 +51,7 @@ class CaseFigures:
     values: Mapping[str, Floats]
     operations: Mapping[str, Floats] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Whole]] = field(default_factory=dict)
+    ranks: Floats | None = None
 
 
 def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int) -> CaseFigures:
@@ -62,9 +64,10 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
     with open_table(records) as file:
         known = set(file.schema_arrow.names)
         values = {name: numbers_of(file, name) for name in chart_names(metrics) if name in known}
+        ranks = numbers_of(file, RANK) if RANK in known else None
     fields = {name: groups for name, groups in metrics["by"].items() if name != "method" and "*" not in name}
     groups = members(records, fields) if len(methods) > 1 and fields else {}
-    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups)
+    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups, ranks)
 
 
 def _operations(records: Path, n: int) -> dict[str, Floats]:

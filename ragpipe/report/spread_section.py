@@ -1,4 +1,4 @@
-"""Where scores are low, and how the values of the cases lie: histograms, quality beside latency and cost. The charts are on the
+"""Where scores are low, and how the values of the cases lie: histograms, ranks, quality beside latency and cost. The charts are on the
 page alone."""
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from ragpipe.report.charts import (
     HeatCell,
     HistogramBin,
+    Line,
     ShareRow,
     TradePoint,
     axis_limit,
     axis_number,
     heat_map,
     histogram,
+    line_chart,
     map_switch,
     share_table,
     trade_chart,
@@ -41,6 +43,7 @@ from ragpipe.report.model import (
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
     LATENCY,
+    RANK,
     TOKENS,
     CaseFigures,
     ReportData,
@@ -74,7 +77,7 @@ def spread_section(data: ReportData) -> Section | None:
     if figures is None:
         return None
     of_iteration = f" of iteration {figures.iteration}" if iteration_count(data.metrics) > 1 else ""
-    charts = (*_histograms(data, figures, of_iteration), *_trade(data, figures))
+    charts = (*_histograms(data, figures, of_iteration), *_trade(data, figures), *_retrieval(data, figures), *_iterations(data))
     return Section("spread", "Charts", charts, shown_in=HTML) if charts else None
 
 
@@ -101,6 +104,75 @@ def _histograms(data: ReportData, figures: CaseFigures, of_iteration: str) -> It
         title = f"Distributions of {plural(len(some), 'more score')}" if place else "Distributions"
         markup = Markup('<div class="multiples">{}</div>').format(Markup("").join(some))
         yield Chart(title, markup, "" if place else note, folded=place > 0)
+
+
+_RANKS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 10**9))
+_RANK_WORDS = ("1", "2", "3", "4-5", "6-10", "later", "none")
+
+
+def _retrieval(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
+    """Recall and precision over k, where several k were measured, and the rank of the first relevant chunk."""
+    groups = method_groups(data.metrics)
+    for measure in ("recall", "precision"):
+        names = {int(name.partition("@")[2]): name for name in data.metrics["declared"] if name.startswith(f"{measure}@")}
+        if len(names) < 2 or not any(data.metrics["overall"]["scores"][name]["n_ok"] for name in names.values()):
+            continue
+        ks = sorted(names)
+        places = [(0.06 + 0.88 * place / (len(ks) - 1), f"{k}") for place, k in enumerate(ks)]
+        lines = [
+            Line(number, method, [(group["scores"].get(names[k]) or {"mean": None})["mean"] for k in ks])
+            for number, (method, group) in enumerate(groups.items())
+        ]
+        n = data.metrics["overall"]["scores"][names[ks[0]]]["n_ok"]
+        note = f"Mean over the questions with relevance labels, n = {whole(n)} cases."
+        yield Chart(f"{measure}@k", line_chart(lines, places, ("k", f"{measure}@k"), ("0", "1")), note, narrow=True)
+    if figures.ranks is None or not np.isfinite(figures.ranks).any():
+        return
+    drawn: list[tuple[int | None, str, list[HistogramBin]]] = []
+    for number, (method, places_of) in enumerate(figures.methods.items()):
+        several = len(figures.methods) > 1
+        drawn.append(
+            (
+                number if several else None,
+                method if several else "",
+                _rank_bins(figures.ranks[places_of], method if several else None),
+            )
+        )
+    step = 100 / len(_RANK_WORDS)
+    ticks = [(step * (place + 0.5), words) for place, words in enumerate(_RANK_WORDS)]
+    yield Chart(
+        "Rank of the first relevant chunk", histogram(drawn, "", ticks), "Cases with relevance labels, by 1 / mrr.", narrow=True
+    )
+
+
+def _rank_bins(values: Floats, method: str | None) -> list[HistogramBin]:
+    """A bar per bracket of ranks, and one for none."""
+    measured = values[np.isfinite(values)]
+    ranks, bins = np.round(1 / measured[measured > 0]), []
+    for (least, most), words in zip(_RANKS, _RANK_WORDS, strict=False):
+        n = int(np.count_nonzero((ranks >= least) & (ranks <= most)))
+        ends = {"from": _rounded(1 / most, math.floor), "to": _rounded(1 / least, math.ceil)}
+        bins.append(HistogramBin(n, f"{plural(n, 'case')}, rank {words}", page_address(method=method, score=RANK, **ends)))
+    n = int(np.count_nonzero(measured == 0))
+    return [*bins, HistogramBin(n, f"{plural(n, 'case')}, none", page_address(method=method, score=RANK, to="0"))]
+
+
+def _iterations(data: ReportData) -> Iterator[Chart]:
+    """The mean of the first headline score in each iteration."""
+    metrics, numbers = data.metrics, data.metrics.get("iterations", ())
+    name = next(iter(headline_names(metrics)), "")
+    if len(numbers) < 2 or not name or metrics["declared"][name]["low"] is None:
+        return
+    low, high = _scale(name, data)
+    lines = [
+        Line(number, method, [None if mean is None else (mean - low) / (high - low) for mean in score.get("means", ())])
+        for number, (method, group) in enumerate(method_groups(metrics).items())
+        if (score := group["scores"].get(name)) and len(score.get("means", ())) == len(numbers)
+    ]
+    if lines:
+        places = [(0.06 + 0.88 * place / (len(numbers) - 1), f"{number}") for place, number in enumerate(numbers)]
+        chart = line_chart(lines, places, ("iteration", name), (axis_number(low), axis_number(high)))
+        yield Chart("Over the iterations", chart, f"Mean of {name}, {whole(metrics['n_cases'])} cases in each.", narrow=True)
 
 
 def _whole_numbers(values: Floats, declared: Mapping[str, Any]) -> list[float]:

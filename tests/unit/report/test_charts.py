@@ -15,6 +15,7 @@ from ragpipe.report.charts import (
     HistogramBin,
     LaneRow,
     LimitRow,
+    Line,
     Marks,
     MeanRow,
     MethodRow,
@@ -27,9 +28,11 @@ from ragpipe.report.charts import (
     heat_map,
     histogram,
     limit_table,
+    line_chart,
     mean_table,
     method_forest,
     method_key,
+    part_bars,
     problem_table,
     scatter,
     score_lanes,
@@ -124,6 +127,20 @@ def test_bars_of_one_histogram_have_one_height_and_their_counts() -> None:
     assert re.findall(r"n = (\d+)", html) == ["10", "5"]
 
 
+def test_a_curve_leaves_out_what_is_not_measured_and_says_its_values() -> None:
+    svg = line_chart([Line(2, "new", [0.5, None, 1.0])], [(0.0, "1"), (0.5, "3"), (1.0, "5")], ("k", "recall@k"), ("0", "1"))
+    assert 'd="M0.0 85.0L300.0 0.0"' in svg
+    assert 'aria-label="recall@k over k; new: 0.50, -, 1.00"' in svg
+
+
+def test_parts_of_a_bar_are_as_wide_as_their_shares() -> None:
+    html = part_bars([(None, "all", "8 claims", [("one", 6, "better-2"), ("none", 2, "worse-2"), ("no", 0, "grey")])], "claims")
+    assert re.findall(r'<rect class="([\w-]+)" x="([\d.]+)%" y="0" width="([\d.]+)%"', html) == [
+        ("better-2", "0.0", "75.0"), ("worse-2", "75.0", "25.0"),
+    ]  # fmt: skip
+    assert 'aria-label="one 6, none 2, no 0"' in html
+
+
 def test_texts_are_never_markup() -> None:
     bad = '</table></svg><script>"'
     differs = Difference(0, bad, bad, "better", bad, bad)
@@ -138,6 +155,8 @@ def test_texts_are_never_markup() -> None:
         method_forest([MethodRow(0, bad, bad, bad, bad, bad, Marks(1.0), differs)], [(0, bad)], bad, bad, bad),
         score_lanes([LaneRow(bad, bad, [(0, bad, bad, Marks(1.0))], [differs])], [(0, bad)], bad, bad),
         problem_table([Problem(bad, bad, bad, bad, [(0, bad, 0.5, bad)])], [(0, bad)], bad),
+        line_chart([Line(0, bad, [0.5])], [(0.5, bad)], axes, axes),
+        part_bars([(0, bad, bad, [(bad, 1, "grey")])], bad),
         trade_chart([TradePoint(0, bad, (1.0, 0.0, 2.0), (1.0, 0.0, 1.0))], 2.0, (0.0, 1.0), axes, bad),
         scatter(np.ones(1), np.ones(1), (0, 1), axes, bad),
         calibration_plot([CalibrationPoint(1.0, 1.0, 0.5, 1.0, 1)], axes),
