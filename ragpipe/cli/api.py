@@ -21,7 +21,8 @@ from ragpipe.core.errors import ConfigError, DataError, Interrupted, Problem
 
 if TYPE_CHECKING:
     from ragpipe.report.console import Console
-    from ragpipe.report.run_data import Comparison, Run
+    from ragpipe.report.notebook import Comparison
+    from ragpipe.report.run_data import Run
     from ragpipe.runs.plan import Plan
     from ragpipe.runs.verification import Verification
 
@@ -102,7 +103,7 @@ def compare(
     Returns the content of `comparison.json` as a `Comparison`, which shows the verdict and has `.differences` as a frame; the files are in `outputs/<name>/comparisons`. Raises ConfigError for runs that
     differ in what is not accepted, DataError.
     """
-    from ragpipe.report.run_data import Comparison
+    from ragpipe.report.notebook import Comparison
 
     candidates = [candidate] if isinstance(candidate, str | Path) or not isinstance(candidate, Sequence) else candidate
     runs = {"base": _path_word(base), "candidate": [_path_word(item) for item in candidates]}

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragpipe.core.errors import DataError
-from ragpipe.core.text import on_one_line
-from ragpipe.report.comparison_summary import HEADS, headline_rows
-from ragpipe.report.report_data import headline_names, method_groups, read_case_figures, score_cell
-from ragpipe.report.styled_text import table_lines
 from ragpipe.store.run_folder import LATEST, RunFolder, manifest_of
 from ragpipe.store.run_tables import open_table, read_json, run_file_error
 
 if TYPE_CHECKING:
     import pandas as pd
+from collections.abc import Callable
+
+from ragpipe.report.notebook import Comparison, run_html, run_lines
+from ragpipe.report.report_data import headline_names, read_case_figures
 
 
 class Run:
@@ -40,8 +38,12 @@ class Run:
     def __repr__(self) -> str:
         name = f"Run({str(self.path)!r}, iteration={self.iteration})"
         with suppress(DataError):  # a run that was stopped has no verdict yet
-            return "\n".join([name, *_run_lines(self.metrics, self.verdict["sentence"], self._page)])
+            return "\n".join([name, *run_lines(self.metrics, self.verdict["sentence"], self._page)])
         return name
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict of the run, its methods on one axis, the gates, and a link to the report."""
+        return run_html(self.metrics, self.gates, self.verdict["sentence"], self._page)
 
     @property
     def _page(self) -> Path:
@@ -155,35 +157,6 @@ def load_run(
     return run
 
 
-class Comparison(dict[str, Any]):
-    """The content of `comparison.json`; a notebook shows its verdicts and differences."""
-
-    @property
-    def verdict(self) -> str:
-        """The verdict on each candidate, a line each."""
-        return "\n".join(each["verdict"]["sentence"] for each in self["comparisons"])
-
-    @property
-    def differences(self) -> pd.DataFrame:
-        """One row per candidate and score: means, difference, interval, wins, ties and losses, and the verdict (`state`)."""
-        import pandas as pd
-
-        keys = ("n", "base_mean", "candidate_mean", "difference")
-        rows = []
-        for each in self["comparisons"]:
-            side = self["candidates"][each["candidate"]]
-            for name, score in chain(each["scores"].items(), each["operations"].items()):
-                bounds = {key: (score["interval"] or {}).get(key) for key in ("low", "high")}
-                counts = {key: score[key] for key in ("wins", "ties", "losses", "state")}
-                row = {"candidate": side["method"] or side["run_id"], "score": name, **{key: score[key] for key in keys}}
-                rows.append({**row, **bounds, **counts})
-        return pd.DataFrame(rows)
-
-    def __repr__(self) -> str:
-        parts = ([each["verdict"]["sentence"], *_text([HEADS, *headline_rows(each)])] for each in self["comparisons"])
-        return "\n\n".join(map("\n".join, parts))
-
-
 def _frame(path: Path) -> pd.DataFrame:
     with open_table(path) as file:
         table = file.read()
@@ -212,16 +185,3 @@ def _opened(frame: pd.DataFrame) -> pd.DataFrame:
     for name in frame.columns.intersection(_OBJECTS):
         frame[name] = frame[name].map(json.loads, na_action="ignore")
     return frame.dropna(axis="columns", how="all")
-
-
-def _run_lines(metrics: Mapping[str, Any], verdict: str, page: Path) -> Iterator[str]:
-    """The verdict, a line per method, and where the report is."""
-    yield on_one_line(verdict, 1000)
-    for name in headline_names(metrics)[:1]:
-        cells = [(method, score_cell(group["scores"].get(name))) for method, group in method_groups(metrics).items()]
-        yield from _text([(name, "mean", "passed"), *((on_one_line(method), c.estimate, c.passed) for method, c in cells)])
-    yield f"report: {page}"
-
-
-def _text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    return ("".join(line) for line in table_lines(rows))

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,23 @@ def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
-    run = ragpipe.run(CONFIG, quiet=True)
+    gate = {"scoring": {"gates": {"true": {"score": "faithfulness", "min": 0.0, "tier": "quality"}}}}
+    run = ragpipe.run([CONFIG, gate], quiet=True)
+    page = run._repr_html_()
+    assert f"<p><b>{escape(run.verdict['sentence'])}</b></p>" in page
+    methods = list(run.metrics["by"]["method"])
+    assert page.startswith('<div class="ragpipe">')
+    assert "<script" not in page
+    assert all(f">{method}</a>" in page for method in methods)
+    mean = run.metrics["by"]["method"][methods[0]]["scores"]["overall_score"]["mean"]
+    assert f"<b>{mean:.2f}</b>" in page
+    assert "gate true: passed" in page
+    link = f"outputs/api/{run.path.name}/report.html"
+    assert f'<a href="{link}">' in page
+    assert page.count('<line class="mean"') == len(methods), "each method on the axis"
     lines = repr(run).splitlines()
-    assert (lines[1], lines[-1]) == (run.verdict["sentence"], f"report: outputs/api/{run.path.name}/report.html")
-    assert [line.split()[0] for line in lines[3:-1]] == list(run.metrics["by"]["method"])
+    assert (lines[1], lines[-1]) == (run.verdict["sentence"], f"report: {link}")
+    assert [line.split()[0] for line in lines[3:-1]] == methods
 
 
 @pytest.mark.slow
@@ -150,6 +164,7 @@ def test_a_run_is_compared_with_another(here: Path) -> None:
     expected = other.records["faithfulness"].mean() - base.records["faithfulness"].mean()
     assert frame.loc["faithfulness", "difference"] == pytest.approx(expected)
     assert repr(found).startswith(found.verdict)
+    assert found.verdict in found._repr_html_()
     again = ragpipe.rescore(base, {"scoring.thresholds.faithfulness": 1.0}, quiet=True).compare(base)
     assert again.differences.set_index("score").loc["faithfulness", "difference"] == 0
 
