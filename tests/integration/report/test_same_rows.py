@@ -326,8 +326,7 @@ def test_errors_and_a_gate_that_blocks(tmp_path: Path, server: OpenAIServer) -> 
     gate = "scoring.gates.faithful={score: faithfulness, of: mean, min: 0.99, tier: critical}"
     lines = drawn_lines(start(tmp_path, server, CAPTURES["80 columns"], f"+{gate}", code=3))
     last = next(line for line in lines if line.startswith("judging 13/13"))
-    errors = int(last.rpartition("| ")[2].split()[0])
-    assert errors > 0
+    assert re.search(r"[1-9]\d* errors?", last)
     requests = server.log
     failed = sum(line["status"] == 400 for line in requests)
     assert f"{len(requests)} sent, {len(requests) - failed} answered, {failed} without a reply" in last

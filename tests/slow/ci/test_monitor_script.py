@@ -53,7 +53,7 @@ def test_new_alerts_are_posted_once(monitored: Desk, receiver: Receiver) -> None
     ((_, headers, body),) = receiver.posts
     assert headers["Content-Type"] == "application/x-ndjson"
     assert body == alerts.read_text()
-    assert {json.loads(line)["alert"] for line in body.splitlines()} == {"gate", "drop"}
+    assert {json.loads(line)["alert"] for line in body.splitlines()} == {"gate", "drop", "rise"}
     assert monitor(monitored, ALERT_URL=receiver.url).returncode == 0
     assert len(receiver.posts) == 1
 
