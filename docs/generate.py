@@ -315,6 +315,7 @@ _KINDS = {
     "double": "number",
     "bool": "true / false",
     "list<item: string>": "list of texts",
+    str(table_rows.CHUNKS): f"list of objects: {', '.join(field.name for field in table_rows.CHUNK)}",
 }
 
 

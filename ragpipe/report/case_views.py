@@ -344,7 +344,8 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     findings = [values for values in details.values() if may_have_findings(values)]
     quotes = Quotes(evidence_quotes(*findings)[:QUOTES_MAX])
     claims = Quotes(unsupported_claims(*findings)[:QUOTES_MAX])
-    chunks, history = parse_json_cell(rows.output["chunks"], list), parse_json_cell(sample.get("history"), list)
+    listed, history = rows.output["chunks"], parse_json_cell(sample.get("history"), list)
+    chunks = listed if isinstance(listed, list) else []  # a stranger's table may hold anything
     counts = {"contexts": len(chunks), "questions": len(rows.calls)}
     return CaseView(
         sample_id=record["sample_id"],

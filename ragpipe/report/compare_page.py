@@ -456,11 +456,10 @@ def _read_side(side: Side, cases: Whole, names: Sequence[str]) -> Rows:
 
 def _side_text(record: Mapping[str, Any], output: Mapping[str, Any], names: Sequence[str]) -> SideText:
     answer = record["answer"]
-    chunks = [chunk for chunk in parse_json_cell(output["chunks"], list) if isinstance(chunk, dict)]
     return SideText(
         answer=None if answer is None else shorten_for_page(answer),
         error=record["system_error"],
-        contexts=[_context(chunk) for chunk in chunks[:CONTEXTS_MAX]],
+        contexts=[_context(chunk) for chunk in (output["chunks"] or ())[:CONTEXTS_MAX]],
         reasons={name: shorten_for_page(text, 2000) for name in names if (text := record.get(f"{name}.reason"))},
         statuses={name: text for name in names if (text := record.get(f"{name}.status")) not in (None, "ok")},
     )

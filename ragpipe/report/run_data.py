@@ -79,7 +79,7 @@ class Run:
     def outputs(self) -> pd.DataFrame:
         """One row per output: the answer, the texts and the ids of its contexts as lists, times and usage in a column each."""
         frame = _opened(_frame(self.path / "outputs.parquet")).drop(columns="sample_row")
-        chunks = frame.pop("chunks").map(lambda listed: listed if isinstance(listed, list) else [])
+        chunks = frame.pop("chunks").map(lambda listed: () if listed is None else listed)
         for key, name in (("text", "contexts"), ("id", "context_ids")):
             frame.insert(
                 frame.columns.get_loc("answer") + 1, name, chunks.map(lambda listed, key=key: [c[key] for c in listed])
@@ -172,7 +172,6 @@ _OBJECTS = (
     "required_support_groups",
     "expected",
     "meta",
-    "chunks",
     "citations",
     "timings",
     "usage",

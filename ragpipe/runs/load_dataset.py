@@ -109,10 +109,12 @@ def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: P
 
 
 def text_bytes(row: Mapping[str, Any]) -> int:
-    """Bytes of all texts of a row, in UTF-8. A case counts those of both its rows, so blocks follow from the frozen cases alone,
-    whatever is asked about them."""
-    texts = (text for value in row.values() for text in (value if isinstance(value, list) else (value,)))
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if isinstance(text, str))
+    """Bytes of all texts of a row, in UTF-8, of its chunks those of their passages. A case counts those of both its rows, so blocks
+    follow from the frozen cases alone, whatever is asked about them."""
+    texts = [value for value in row.values() if type(value) is str]
+    for values in (value for value in row.values() if type(value) is list):
+        texts += (part if isinstance(part, str) else part.text for part in values)
+    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def read_samples(samples: Path) -> Iterator[Sample]:

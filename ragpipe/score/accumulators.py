@@ -155,7 +155,7 @@ class Accumulators:
             numbers.add(np.array([codes.of(name) for name in coded.names], dtype=np.int32)[coded.codes])
         for name, where in self._chosen.items():
             self._in_chosen[name].add(fields.matching(where))
-        self._add_system(block.outputs)
+        self._add_system(block)
         self.n += len(block)
 
     def close(self) -> None:
@@ -175,7 +175,8 @@ class Accumulators:
             field: (cases.array(), codes.array()) for field, (cases, codes) in self._pairs.items()
         }
 
-    def _add_system(self, outputs: pa.Table) -> None:
+    def _add_system(self, block: CaseBlock) -> None:
+        outputs = block.outputs
         failed = outputs["error"].is_valid().to_numpy()
         marks = {
             "empty": [text is not None and not text.strip() for text in outputs["answer"].to_pylist()],
@@ -187,34 +188,34 @@ class Accumulators:
         }
         for name, flags in marks.items():
             self._marks[name].add(np.asarray(flags))
-        self._add_recording(outputs, failed)
+        self._add_recording(block, failed)
         for case, reported in json_objects(outputs["usage"], self.n):
             self.usage.add(case, {ANY: 1.0, **figures(reported, self._price)})
         for case, recorded in json_objects(outputs["timings"], self.n):
             self.timings.add(case, stage_times(recorded))
 
-    def _add_recording(self, outputs: pa.Table, failed: NDArray[np.bool_]) -> None:
+    def _add_recording(self, block: CaseBlock, failed: NDArray[np.bool_]) -> None:
+        outputs, chunks = block.outputs, block.chunks
         encoded = outputs["method"].combine_chunks().dictionary_encode()
         numbers = np.array([self._methods.of(method) for method in encoded.dictionary.to_pylist()], dtype=np.int64)
         codes = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
         self._method_codes.add(codes)
         retrieves = outputs["retrieves"].to_numpy()
+        n_texts = np.bincount(chunks.cases[chunks.with_text], minlength=len(block))
+        is_missing = {
+            "answer": outputs["answer"].is_null().to_numpy(),
+            "contexts": ~chunks.recorded,
+            "context_texts": (chunks.counts > 0) & (n_texts == 0),
+        }
         for part in PARTS:
             could = ~failed if part == "answer" else ~failed & retrieves
-            column = outputs["answer" if part == "answer" else "chunks"]
-            missing = could & (_without_texts(column) if part == "context_texts" else column.is_null().to_numpy())
+            missing = could & is_missing[part]
             for code in np.unique(codes[could]).tolist():
                 here = codes == code
                 places = np.flatnonzero(missing & here)
                 first = outputs["sample_id"][places[0]].as_py() if len(places) else ""
                 name = self._methods.names[code]
                 self.recording.add(name, part, int(np.count_nonzero(could & here)), len(places), first)
-
-
-def _without_texts(chunks: pa.ChunkedArray) -> NDArray[np.bool_]:
-    has_text = pc.match_substring_regex(chunks, r'"text": ?"[^"]')
-    without: NDArray[np.bool_] = pc.and_(pc.not_equal(chunks, "[]"), pc.invert(has_text)).fill_null(False).to_numpy()
-    return without
 
 
 def failed_judgements(block: CaseBlock) -> int:

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
@@ -43,7 +42,7 @@ class CaseBlock:
 
     @cached_property
     def chunks(self) -> RetrievedChunks:
-        """What was retrieved for the cases: most of a run's text, parsed once per block."""
+        """What was retrieved for the cases."""
         return RetrievedChunks(self.outputs["chunks"])
 
 
@@ -139,38 +138,25 @@ def case_starts(table: pa.Table) -> Whole:
     return np.append(np.flatnonzero(changed), table.num_rows).astype(np.int64)
 
 
-_CHUNK = pa.struct(
-    [
-        ("id", pa.string()),
-        ("doc_id", pa.string()),
-        ("rel_path", pa.string()),
-        ("rank", pa.int64()),
-        ("doc_type", pa.string()),
-        ("text", pa.string()),
-    ]
-)
-_LINE = pj.ParseOptions(explicit_schema=pa.schema([("chunks", pa.list_(_CHUNK))]), unexpected_field_behavior="ignore")
-
-
 class RetrievedChunks:
     """The column `chunks` of consecutive rows of `outputs.parquet`: `lengths` of each case (null: not recorded), and of each
-    chunk the number of its case (`cases`). Raises ValueError for text that is no JSON list of objects."""
+    chunk the number of its case (`cases`)."""
 
     def __init__(self, column: pa.ChunkedArray):
-        lists = _parsed(column)
+        lists = column.combine_chunks()
         self.lengths: pa.Array = pc.list_value_length(lists).cast(pa.int64())
         self.cases: Whole = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
         self._chunks: pa.StructArray = lists.flatten()
 
     def column(self, name: str) -> pa.Array:
-        """A field of every chunk (`id`, `doc_id`, `rel_path`, `rank`, `doc_type` or `text`); null where it has none."""
+        """A field of every chunk by its name in `outputs.parquet`; null where it has none."""
         return self._chunks.field(name)
 
-    def lists(self, names: Sequence[str]) -> pa.ListArray:
-        """The chunks of each case with these fields; null where they are not recorded."""
-        offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int32)
-        chunks = pa.StructArray.from_arrays([self.column(name) for name in names], names=list(names))
-        return pa.ListArray.from_arrays(pa.array(offsets), chunks, mask=pa.array(~self.recorded))
+    @cached_property
+    def with_text(self) -> NDArray[np.bool_]:
+        """The chunks that hold a text."""
+        flags: NDArray[np.bool_] = pc.greater(pc.binary_length(self.column("text")), 0).to_numpy(zero_copy_only=False)
+        return flags
 
     @property
     def recorded(self) -> NDArray[np.bool_]:
@@ -194,29 +180,6 @@ class RetrievedChunks:
         counts = np.bincount(self.cases[typed[firsts]], minlength=len(self.lengths))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), encoded.dictionary.take(pa.array(codes[firsts])))
-
-
-def _parsed(column: pa.ChunkedArray) -> pa.ListArray:
-    """JSON lists of chunks as an array of lists; null stays null."""
-    if not len(column):
-        return pa.array([], type=pa.list_(_CHUNK))
-    if pa.types.is_list(column.type):
-        return column.combine_chunks()
-    lines = _json_lines(column)
-    # one block for all lines, because a line must not straddle two
-    options = pj.ReadOptions(use_threads=False, block_size=lines.size + 1)
-    table = pj.read_json(pa.BufferReader(lines), read_options=options, parse_options=_LINE)
-    if table.num_rows != len(column):
-        raise ValueError(f"{len(column)} lists of chunks are {table.num_rows} lines of JSON")
-    return table["chunks"].combine_chunks()
-
-
-def _json_lines(column: pa.ChunkedArray) -> pa.Buffer:
-    """Each text as a line with a JSON object, `{"chunks":...}`. Arrow joins them: they are most of a run's text."""
-    texts = column.combine_chunks().fill_null("null")
-    lines = pc.binary_join_element_wise(pa.scalar('{"chunks":'), texts, pa.scalar("}\n"), pa.scalar(""))
-    offsets, content = lines.buffers()[1:]  # of a new array, which begins at the beginning of its buffers
-    return content.slice(0, int(np.frombuffer(offsets, dtype=np.int32)[len(lines)]))
 
 
 _Kind = TypeVar("_Kind", bound=np.generic)

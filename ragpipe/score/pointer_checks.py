@@ -169,12 +169,11 @@ def context_counts(methods: pa.ChunkedArray, chunks: RetrievedChunks) -> dict[st
     encoded = methods.combine_chunks().dictionary_encode()
     names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
     texts = chunks.column("text")
-    with_text = pc.fill_null(pc.greater(pc.binary_length(texts), 0), False).to_numpy(zero_copy_only=False)
     likely = np.flatnonzero(
         pc.fill_null(pc.match_substring_regex(texts, _MAY_BE_ADDRESSES), False).to_numpy(zero_copy_only=False)
     )
     matches = [_ADDRESSES.fullmatch(text) is not None for text in texts.take(pa.array(likely)).to_pylist()]
-    n_texts = np.bincount(codes[chunks.cases[with_text]], minlength=len(names))
+    n_texts = np.bincount(codes[chunks.cases[chunks.with_text]], minlength=len(names))
     n_addresses = np.bincount(codes[chunks.cases[likely[matches]]], minlength=len(names))
     return {
         names[code]: ContextCounts(int(n_texts[code]), int(n_addresses[code]))

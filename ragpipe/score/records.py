@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ragpipe.core.fences import foreign_tags
@@ -156,7 +155,7 @@ def _texts(block: CaseBlock) -> Iterator[dict[str, Sequence[str]]]:
     """The texts of each case by part. An answer that is not recorded, or of a system that failed, is none."""
     contexts: list[list[str]] = [[] for _ in range(len(block))]
     texts = block.chunks.column("text")
-    with_text = np.flatnonzero(pc.greater(pc.binary_length(texts), 0).fill_null(False).to_numpy(zero_copy_only=False))
+    with_text = np.flatnonzero(block.chunks.with_text)
     kept = texts.take(pa.array(with_text)).to_pylist()
     for case, text in zip(block.chunks.cases[with_text].tolist(), kept, strict=True):
         contexts[case].append(text)

@@ -1,7 +1,8 @@
 """Arrow schemas of the run folder's tables, and the way between the nouns and their rows.
 
-Parts with an inner structure (chunks, anchors, messages ...) stand as JSON text: readable by every tool, and free of
-the type guesses that nested columns invite. Column meanings are in the schemas' metadata (`description`), from which the
+Chunks are columns: a list of objects with fixed types, of which a reader opens the fields that it needs. Other parts with an inner
+structure (anchors, messages ...) stand as JSON text: readable by every tool, and free of the type guesses that nested columns
+invite. Column meanings are in the schemas' metadata (`description`), from which the
 file-format page is generated.
 """
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from ragpipe.core.sample import OUTPUT_KEY, Output, PairedOutput, Sample
+from ragpipe.core.sample import OUTPUT_KEY, Chunk, Output, PairedOutput, Sample
 from ragpipe.store.run_tables import (
     BATCH,
     batches_at,
@@ -36,6 +37,20 @@ from ragpipe.store.run_tables import (
 )
 
 TEXT, WHOLE, REAL, FLAG, TEXTS = pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.string())
+CHUNK = pa.struct(
+    [
+        ("id", TEXT),
+        ("doc_id", TEXT),
+        ("rank", WHOLE),
+        ("score", REAL),
+        ("text", TEXT),
+        ("rel_path", TEXT),
+        ("heading_path", TEXT),
+        ("doc_type", TEXT),
+        ("policy", TEXT),
+    ]
+)
+CHUNKS = pa.list_(CHUNK)
 
 
 def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
@@ -77,7 +92,7 @@ OUTPUTS = _schema(
     ("repeat", WHOLE, "which output of this method for this sample, from 1"),
     ("sample_row", WHOLE, "row of the sample in samples.parquet"),
     ("answer", TEXT, "the answer; null = not recorded"),
-    ("chunks", TEXT, "JSON list of retrieved chunks in rank order; null = not recorded"),
+    ("chunks", CHUNKS, "retrieved chunks in rank order, each with these fields; null = not recorded"),
     ("citations", TEXT, "JSON list of {marker, chunk_id, text}; null = not recorded"),
     ("version", TEXT, "version of the method (its system prompt's, a release); null = not recorded"),
     ("abstained", FLAG, "the system's own word that it did not answer"),
@@ -152,6 +167,7 @@ INDEX = _schema(
 _SAMPLE_READER, _OUTPUT_READER, _PAIR_READER = TypeAdapter(Sample), TypeAdapter(Output), TypeAdapter(PairedOutput)
 _OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
 _CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
+_CELLS_OF_CHUNK = attrgetter(*(field.name for field in CHUNK))
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
@@ -160,7 +176,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 
 
 def output_row(output: Output, sample_row: int) -> dict[str, Any]:
-    """An output as a row of `outputs.parquet`."""
+    """An output as a row of `outputs.parquet`; its chunks stay objects until they are columns."""
     cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
     if isinstance(output, PairedOutput):
         cells[OTHER_ANSWER] = output.other_answer
@@ -203,7 +219,19 @@ def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 def table_from(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """Columns as a table with exactly this schema."""
-    return pa.Table.from_arrays([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+    arrays = [_chunk_lists(columns[f.name]) if f.type == CHUNKS else pa.array(columns[f.name], type=f.type) for f in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _chunk_lists(cases: Sequence[Sequence[Chunk] | None]) -> pa.ListArray:
+    offsets = np.cumsum([0, *(len(chunks or ()) for chunks in cases)])
+    cells = zip(*(_CELLS_OF_CHUNK(chunk) for chunks in cases for chunk in chunks or ()), strict=True)
+    values = list(cells) or [()] * CHUNK.num_fields
+    arrays = [pa.array(column, type=field.type) for column, field in zip(values, CHUNK, strict=True)]
+    chunks = pa.StructArray.from_arrays(arrays, fields=list(CHUNK))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), chunks, mask=pa.array([case is None for case in cases], FLAG)
+    )
 
 
 _JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if is_json(f)) for schema in (SAMPLES, OUTPUTS)}

@@ -93,7 +93,7 @@ def test_ragtruth_is_judged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     outputs = pq.read_table(found.parent / "outputs.parquet").to_pylist()
     assert pq.read_metadata(found.parent / "samples.parquet").num_rows == expected["sources"]
     assert len(outputs) == expected["responses"]
-    assert all(len(json.loads(o["chunks"])) == 3 for o in outputs)
+    assert all(len(o["chunks"]) == 3 for o in outputs)
     by_model = Counter(o["method"] for o in outputs)
     assert dict(by_model) == {model: counts[0] for model, counts in expected["by_model"].items()}
     scores = json.loads((found / "metrics.json").read_text())["by"]["method"]

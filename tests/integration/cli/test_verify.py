@@ -91,7 +91,7 @@ def flipped(value: str) -> str:
 
 FLIPS = {
     "a reply": (cell("iteration-1/judge_inputs.parquet", "reply", 3, flipped), "iteration-1/judge_inputs.parquet: its bytes are not what they were"),
-    "a context": (cell("outputs.parquet", "chunks", 4, flipped), "outputs.parquet: its bytes are not what they were"),
+    "a context": (cell("outputs.parquet", "chunks", 4, lambda chunks: [{**chunks[0], "text": flipped(chunks[0]["text"])}]), "outputs.parquet: its bytes are not what they were"),
     "a label": (cell("samples.parquet", "relevant_chunks", 2, lambda ids: [flipped(ids[0])]), "samples.parquet: its bytes are not what they were"),
     "the price of the model": (text("config.yaml", "input: 1.0", "input: 1.5"), "config.yaml: its bytes are not what they were: its prices are not those of cost.json"),
     "a setting that no figure rests on": (text("config.yaml", "concurrency: 8", "concurrency: 9"), "config.yaml: its bytes are not what they were"),
