@@ -9,7 +9,6 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.judge import embedder, minilm
-from ragpipe.judge import embedder as embedder_settings
 from tests.support.minilm import needs_files
 from tests.support.page_blocks import block_bytes
 
@@ -46,8 +45,7 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def uninstall(monkeypatch):
-    for module in (embedder, embedder_settings):
-        monkeypatch.setattr(module, "packaged_folder", lambda: None)
+    monkeypatch.setattr(embedder, "packaged_folder", lambda: None)
 
 
 @pytest.mark.thorough

@@ -114,21 +114,19 @@ def test_a_grade_is_measured_by_the_metrics_own_scale(tmp_path: Path) -> None:
     assert _metric("rubric", {"grade": "v1"}, folder, scale=[0.0, 10.0]).graded_examples
 
 
-def test_every_item_has_exactly_one_verdict(tmp_path: Path) -> None:
+def test_every_item_has_exactly_one_verdict(tmp_path):
     shipped = (prompts_dir() / "faithfulness" / "verify.examples.v1.yaml").read_text(encoding="utf-8")
     folder = _own(tmp_path, shipped.replace("- index: 2", "- index: 3", 1), "faithfulness/verify")
     with pytest.raises(ConfigError, match=r"the indices \[1, 3\]"):
         _metric("faithfulness", {"verify": "v1"}, folder)
 
 
-def test_examples_of_another_form_of_answer_are_refused() -> None:
-    """Version 1 of the template asks for `supported: true`, the examples show `verdict: supported`."""
-    with pytest.raises(ConfigError, match="Field required"):
-        _metric("faithfulness", {"verify": "v1"}, prompts={"extract": "v1", "verify": "v1"})
-
-
-def test_a_version_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(ConfigError, match="one of the versions v1"):
-        _metric("faithfulness", {"verify": "v7"})
-    with pytest.raises(ConfigError, match=r"no file faithfulness/verify\.examples\.\.\./x\.yaml"):
-        _metric("faithfulness", {"verify": "../x"})
+@pytest.mark.parametrize(("version", "prompts", "says"), [
+    # version 1 of the template asks for `supported: true`, the examples show `verdict: supported`
+    ("v1", {"prompts": {"extract": "v1", "verify": "v1"}}, "Field required"),
+    ("v7", {}, "one of the versions v1"),
+    ("../x", {}, r"no file faithfulness/verify\.examples\.\.\./x\.yaml"),
+])  # fmt: skip
+def test_examples_of_another_form_or_version_are_refused(version, prompts, says):
+    with pytest.raises(ConfigError, match=says):
+        _metric("faithfulness", {"verify": version}, **prompts)

@@ -55,19 +55,15 @@ def limiter(provider: str, *, own_address: bool = False) -> RateLimiter:
     return RateLimiter(rules=limit_rules(provider, own_address=own_address))
 
 
-def test_the_limit_of_a_known_provider_sets_the_pace() -> None:
-    found = limiter("openai")
-    found.observe(OPENAI)
-    assert found.per_minute("requests") == pytest.approx(60 / 1.04)
-    assert found.per_minute("tokens") == pytest.approx(150_000 / 1.04)
+@pytest.mark.parametrize(("provider", "headers", "requests", "tokens"), [
+    ("openai", OPENAI, 60, 150_000), ("groq", GROQ, None, 18_000),  # a limit of a day sets none
+])  # fmt: skip
+def test_the_limit_of_a_known_provider_sets_the_pace(provider, headers, requests, tokens):
+    found = limiter(provider)
+    found.observe(headers)
+    assert found.per_minute("requests") == (requests and pytest.approx(requests / 1.04))
+    assert found.per_minute("tokens") == pytest.approx(tokens / 1.04)
     assert found.counts_tokens
-
-
-def test_a_limit_of_a_day_sets_none() -> None:
-    found = limiter("groq")
-    found.observe(GROQ)
-    assert found.per_minute("requests") is None
-    assert found.per_minute("tokens") == pytest.approx(18_000 / 1.04)
 
 
 def test_a_server_of_ones_own_is_believed_only_what_is_used_up() -> None:

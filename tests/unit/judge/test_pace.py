@@ -27,25 +27,16 @@ def learned(rate: float) -> LearnedPace:
     return pace
 
 
-@pytest.mark.parametrize(("seconds", "rate"), [(0.0, 8.7), (3.5625, 9.35), (7.125, 10.0), (14.25, 11.3)])
-def test_it_goes_back_in_a_straight_line(seconds: float, rate: float) -> None:
-    """From 8.7 to the refused 10 in 62 starts at 8.7 per second, 7.13 s, and as fast beyond it."""
+@pytest.mark.parametrize(("seconds", "every", "is_held", "rate"), [
+    # from 8.7 to the refused 10 in 62 starts at 8.7 per second, 7.13 s, and as fast beyond it
+    (0.0, 0.2375, True, 8.7), (3.5625, 0.2375, True, 9.35), (7.125, 0.2375, True, 10.0), (14.25, 0.2375, True, 11.3),
+    (60.0, 0.25, True, 11.3),  # 4 answers per second: no further than twice what is answered
+    (60.0, 0.25, False, 8.7),  # it holds nothing back
+])  # fmt: skip
+def test_the_pace_goes_back_in_a_straight_line(seconds, every, is_held, rate):
     pace = learned(10.0)
-    answered(pace, 100.0, 100.0 + seconds, 0.2375)
-    assert pace.rate == pytest.approx(rate, rel=0.001)
-
-
-def test_it_searches_no_further_than_twice_what_is_answered() -> None:
-    """4 answers per second: at 8 it grows no more."""
-    pace = learned(10.0)
-    answered(pace, 100.0, 160.0, 0.25)
-    assert pace.rate == pytest.approx(11.3, rel=0.005)
-
-
-def test_it_does_not_grow_where_it_holds_nothing_back() -> None:
-    pace = learned(10.0)
-    answered(pace, 100.0, 160.0, 0.25, is_held=False)
-    assert pace.rate == pytest.approx(8.7)
+    answered(pace, 100.0, 100.0 + seconds, every, is_held=is_held)
+    assert pace.rate == pytest.approx(rate, rel=0.001 if seconds < 60 else 0.005)
 
 
 def test_refusals_of_what_was_in_flight_cut_once() -> None:

@@ -150,14 +150,13 @@ def test_a_usage_is_read(usage, tokens):
     assert parse_response(ApiResponse(200, {}, reply(usage=usage))).tokens == tokens
 
 
-@pytest.mark.parametrize(("given", "model"), [("m", "m"), ("", None), (" ", None), (None, None), (5, None)])
-def test_an_empty_name_is_no_model(given, model):
-    assert parse_response(ApiResponse(200, {}, reply(model=given))).model == model
-
-
-@pytest.mark.parametrize(("given", "fingerprint"), [("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd")])
-def test_a_fingerprint_is_a_text(given, fingerprint):
-    assert parse_response(ApiResponse(200, {}, reply(system_fingerprint=given))).fingerprint == fingerprint
+@pytest.mark.parametrize(("name", "given", "read"), [
+    *(("model", given, read) for given, read in (("m", "m"), ("", None), (" ", None), (None, None), (5, None))),
+    *(("fingerprint", given, read) for given, read in (("fp_1", "fp_1"), ("", None), (None, None), (3, None), ("a\x00", "a\ufffd"))),
+])  # fmt: skip
+def test_an_empty_name_is_no_model_and_a_fingerprint_is_a_text(name, given, read):
+    beside = {"model" if name == "model" else "system_fingerprint": given}
+    assert getattr(parse_response(ApiResponse(200, {}, reply(**beside))), name) == read
 
 
 @pytest.mark.parametrize(("text", "tokens", "cut"), [

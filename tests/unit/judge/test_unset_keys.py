@@ -59,15 +59,11 @@ def test_a_key_that_may_come_from_elsewhere_is_not_missed(model: str, more: dict
     assert unset(model, **more) is None
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("anthropic/claude-3-5-haiku-20241022", "ANTHROPIC_AUTH_TOKEN"),
-        ("together_ai/m-2024-01-01", "TOGETHER_API_KEY"),
-        ("cohere/m-2024-01-01", "CO_API_KEY"),
-    ],
-)
-def test_another_variable_of_the_provider_will_do(model: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("model", "name"), [
+    ("anthropic/claude-3-5-haiku-20241022", "ANTHROPIC_AUTH_TOKEN"), ("together_ai/m-2024-01-01", "TOGETHER_API_KEY"),
+    ("cohere/m-2024-01-01", "CO_API_KEY"),
+])  # fmt: skip
+def test_another_variable_of_the_provider_will_do(model, name, monkeypatch):
     assert unset(model) is not None
     monkeypatch.setenv(name, "k")
     assert unset(model) is None
