@@ -37,6 +37,10 @@ def question(
     return Question(question_key(parts), payload, answer, judge, parts, "case-1/default / grade / rate")
 
 
+def questions(count: int) -> list[Question]:
+    return [question(f"Answer number {i}.") for i in range(count)]
+
+
 def nobody(payment: Payment) -> None:
     """Keeps no payment."""
 

@@ -26,12 +26,12 @@ from tests.support.asking import question, settings
 RUN = "run"
 
 
-def texts_of(count: int) -> list[str]:
+def texts_of(count):
     """The texts of the first round."""
     return [f"Answer number {i}." for i in range(count)]
 
 
-def follow_up(text: str, reply: str) -> str:
+def follow_up(text, reply):
     """The text of the second round's question, which depends on the first reply."""
     return f"{text} Before: {reply}"
 
@@ -39,19 +39,19 @@ def follow_up(text: str, reply: str) -> str:
 class _KillPoint:
     """Kills this process at one call of one function."""
 
-    def __init__(self, words: str):
+    def __init__(self, words):
         name, number, when = words.split(":") if words else ("", "0", "")
         self.name, self.number, self.when = name, int(number), when
         self.calls = 0
 
-    def patch(self, owner: Any, attribute: str, name: str) -> None:
+    def patch(self, owner, attribute, name):
         if name != self.name:
             return
         function: Callable[..., Any] = getattr(owner, attribute)
         if asyncio.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+            async def asynchronous(*args, **kwargs):
                 self._before()
                 result = await function(*args, **kwargs)
                 self._after()
@@ -61,7 +61,7 @@ class _KillPoint:
             return
 
         @functools.wraps(function)
-        def synchronous(*args: Any, **kwargs: Any) -> Any:
+        def synchronous(*args, **kwargs):
             self._before()
             result = function(*args, **kwargs)
             self._after()
@@ -69,17 +69,17 @@ class _KillPoint:
 
         setattr(owner, attribute, synchronous)
 
-    def _before(self) -> None:
+    def _before(self):
         self.calls += 1
         if self.when == "before" and self.calls == self.number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _after(self) -> None:
+    def _after(self):
         if self.when == "after" and self.calls == self.number:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _ask(words: dict[str, Any]) -> list[str | None]:
+async def _ask(words):
     folder = Path(words["folder"])
     store = CallStore(folder / "calls.sqlite", run_id=RUN)
     batch = BatchSettings()
@@ -88,7 +88,7 @@ async def _ask(words: dict[str, Any]) -> list[str | None]:
     transport = batch_transport.BatchTransport(judge, batch, folder / "batches", run_id=RUN)
     session = JudgeSession(identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store)
 
-    async def chain(text: str) -> list[str | None]:
+    async def chain(text):
         first = await session.reply(question(text))
         second = await session.reply(question(follow_up(text, first.text or "")))
         return [first.text, second.text]
@@ -102,7 +102,7 @@ async def _ask(words: dict[str, Any]) -> list[str | None]:
     return [text for texts in chains for text in texts]
 
 
-def main() -> None:
+def main():
     words = json.loads(sys.argv[1])
     point = _KillPoint(words["kill"])
     point.patch(batch_folder, "atomic_write", "write")

@@ -21,7 +21,6 @@ from aiohttp import web
 from ragpipe.testing.openai_faults import question_hash
 from ragpipe.testing.openai_server import OpenAIServer
 
-Reply = Callable[[dict[str, Any], str], dict[str, Any]]
 OK, EXPIRED, MISSING, DOUBLED = "ok", "expired", "missing", "doubled"
 """What may become of a line, besides a status such as `500` or `400 its message`: answered, out of time, in no file, answered after an error line."""
 
@@ -40,7 +39,7 @@ class FakeBatch:
     cancelled: bool = False
 
     @property
-    def ended(self) -> bool:
+    def ended(self):
         """Whether no further reply will come."""
         return self.cancelled or time.time() >= self.ends
 
@@ -48,11 +47,11 @@ class FakeBatch:
 class BatchServer(OpenAIServer):
     """The test server with a Batch API."""
 
-    def __init__(self, **options: Any):
+    def __init__(self, **options):
         super().__init__(**options)
         self.batches = BatchEndpoint(self._good)
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request):
         return await self.batches.handle(request) or await super().handle(request)
 
 
@@ -64,7 +63,7 @@ class BatchEndpoint:
     was made; `before_create` those without one. `refuse` is the message of a batch that fails with its input, `page` the batches on a page of the list.
     """
 
-    def __init__(self, reply: Reply):
+    def __init__(self, reply):
         self._reply = reply
         self.delay_s, self.expires_in_s, self.page, self.refuse = 0.0, 86_400.0, 20, ""
         self.fate: Callable[[int, int], str] = lambda batch, line: OK
@@ -74,12 +73,12 @@ class BatchEndpoint:
         self.log: list[dict[str, Any]] = []
         self._files: dict[str, bytes] = {}
 
-    def count(self, method: str, ending: str) -> int:
+    def count(self, method, ending):
         """How many requests came with this method and this ending of the path."""
         return sum(line["method"] == method and line["path"].endswith(ending) for line in self.log)
 
     @property
-    def asked(self) -> dict[str, int]:
+    def asked(self):
         """How often each key was in a batch."""
         counts: dict[str, int] = {}
         for batch in self.made:
@@ -87,7 +86,7 @@ class BatchEndpoint:
                 counts[key] = counts.get(key, 0) + 1
         return counts
 
-    async def handle(self, request: web.BaseRequest) -> web.Response | None:
+    async def handle(self, request):
         """The answer to a request for a Batch API; None for any other."""
         path = request.path.removeprefix("/v1")
         parts = path.strip("/").split("/")
@@ -99,7 +98,7 @@ class BatchEndpoint:
             return web.Response(status=status, body=data, content_type="application/jsonl")
         return web.json_response(data, status=status)
 
-    async def _answer(self, request: web.BaseRequest, parts: list[str]) -> tuple[int, Any]:
+    async def _answer(self, request, parts):
         if parts[0] == "files":
             if request.method == "POST":
                 return 200, self._upload(request.headers["Content-Type"], await request.read())
@@ -120,7 +119,7 @@ class BatchEndpoint:
             batch.cancelled = True
         return 200, shape.describe(batch)
 
-    def _upload(self, kind: str, body: bytes) -> dict[str, Any]:
+    def _upload(self, kind, body):
         form = email.message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + body, policy=email.policy.HTTP)
         parts = {part.get_param("name", header="content-disposition"): part for part in form.iter_parts()}
         assert parts["purpose"].get_content().strip() == "batch"
@@ -130,7 +129,7 @@ class BatchEndpoint:
         self._files[name] = content
         return {"id": name, "object": "file", "purpose": "batch", "bytes": len(self._files[name])}
 
-    def _create(self, shape: _Shape, data: dict[str, Any]) -> tuple[int, Any]:
+    def _create(self, shape, data):
         if self.before_create:
             return _error(self.before_create.pop(0), "made on purpose")
         number, now = len(self.made), time.time()
@@ -143,7 +142,7 @@ class BatchEndpoint:
             return _error(self.after_create.pop(0), "made on purpose, after the batch")
         return 200, shape.describe(batch)
 
-    def _list(self, shape: _Shape, query: dict[str, str]) -> dict[str, Any]:
+    def _list(self, shape, query):
         newest = self.made[::-1]
         after = query.get("after") or query.get("after_id")
         start = next((i + 1 for i, b in enumerate(newest) if b.id == after), 0)
@@ -156,16 +155,16 @@ class BatchEndpoint:
             "has_more": start + len(page) < len(newest),
         }
 
-    def file(self, name: str, content: bytes) -> str:
+    def file(self, name, content):
         """Keep a file of results; its name."""
         self._files[name] = content
         return name
 
-    def content(self, name: str) -> bytes:
+    def content(self, name):
         """A file that was uploaded."""
         return self._files[name]
 
-    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
+    def reply(self, body):
         """The chat completion that the server gives to this body."""
         return self._reply(body, question_hash(body["messages"]))
 
@@ -173,26 +172,26 @@ class BatchEndpoint:
 class _Shape:
     """How one provider writes batches."""
 
-    def __init__(self, endpoint: BatchEndpoint):
+    def __init__(self, endpoint):
         self.endpoint = endpoint
 
-    def lines(self, data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def lines(self, data):
         raise NotImplementedError
 
-    def describe(self, batch: FakeBatch) -> dict[str, Any]:
+    def describe(self, batch):
         raise NotImplementedError
 
-    def line(self, batch: FakeBatch, number: int) -> dict[str, Any]:
+    def line(self, batch, number):
         raise NotImplementedError
 
 
 class _OpenAI(_Shape):
-    def lines(self, data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def lines(self, data):
         entries = [json.loads(line) for line in self.endpoint.content(data["input_file_id"]).splitlines() if line.strip()]
         assert all((e["method"], e["url"]) == ("POST", "/v1/chat/completions") for e in entries)
         return [(entry["custom_id"], entry["body"]) for entry in entries]
 
-    def describe(self, batch: FakeBatch) -> dict[str, Any]:
+    def describe(self, batch):
         refuse, outputs = self.endpoint.refuse, [OK, DOUBLED]
         state = "failed" if refuse else "cancelled" if batch.cancelled else "completed" if batch.ended else "in_progress"
         if state == "completed" and EXPIRED in batch.fates:
@@ -220,12 +219,12 @@ class _OpenAI(_Shape):
             **files,
         }
 
-    def good(self, batch: FakeBatch, number: int) -> dict[str, Any]:
+    def good(self, batch, number):
         key, body = batch.lines[number]
         response = {"status_code": 200, "request_id": f"req_{number}", "body": self.endpoint.reply(body)}
         return {"id": f"r{number}", "custom_id": key, "response": response, "error": None}
 
-    def line(self, batch: FakeBatch, number: int) -> dict[str, Any]:
+    def line(self, batch, number):
         """The line in the file of errors."""
         key, fate = batch.lines[number][0], batch.fates[number]
         if fate in (EXPIRED, DOUBLED):
@@ -238,10 +237,10 @@ class _OpenAI(_Shape):
 
 
 class _Anthropic(_Shape):
-    def lines(self, data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def lines(self, data):
         return [(entry["custom_id"], entry["params"]) for entry in data["requests"]]
 
-    def describe(self, batch: FakeBatch) -> dict[str, Any]:
+    def describe(self, batch):
         kinds = [self._kind(fate) for fate in batch.fates]
         counts = {kind: kinds.count(kind) if batch.ended else 0 for kind in ("succeeded", "errored", "canceled", "expired")}
         processing = 0 if batch.ended else len(kinds)
@@ -256,10 +255,10 @@ class _Anthropic(_Shape):
         }
 
     @staticmethod
-    def _kind(fate: str) -> str:
+    def _kind(fate):
         return "succeeded" if fate in (OK, DOUBLED, MISSING) else "expired" if fate == EXPIRED else "errored"
 
-    def line(self, batch: FakeBatch, number: int) -> dict[str, Any]:
+    def line(self, batch, number):
         key, params = batch.lines[number]
         kind, fate = self._kind(batch.fates[number]), batch.fates[number]
         if kind == "succeeded":
@@ -269,7 +268,7 @@ class _Anthropic(_Shape):
         error = {"type": "invalid_request_error" if fate == "400" else "api_error", "message": "made on purpose"}
         return {"custom_id": key, "result": {"type": kind, "error": {"type": "error", "error": error}}}
 
-    def _message(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _message(self, params):
         """The message of the model, from the reply to the same question in OpenAI's shape."""
         chat = {"model": params["model"], "messages": _plain_messages(params)}
         tool = next(iter(params.get("tools") or ()), None)
@@ -293,7 +292,7 @@ class _Anthropic(_Shape):
         }
 
 
-def _plain_messages(params: dict[str, Any]) -> list[dict[str, str]]:
+def _plain_messages(params):
     """The messages as they were before they took Anthropic's form."""
     system = "".join(block["text"] for block in params.get("system") or ())
     plain = [{"role": "system", "content": system}] if system else []
@@ -304,20 +303,20 @@ def _plain_messages(params: dict[str, Any]) -> list[dict[str, str]]:
     return plain
 
 
-def _order(batch: FakeBatch) -> list[int]:
+def _order(batch):
     """The lines in the order of the results, which is not that of the requests."""
     numbers = list(range(len(batch.lines)))
     random.Random(batch.id).shuffle(numbers)
     return numbers
 
 
-def _lines(entries: Any) -> bytes:
+def _lines(entries):
     return b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
 
 
-def _stamp(seconds: float) -> str:
+def _stamp(seconds):
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _error(status: int, message: str) -> tuple[int, dict[str, Any]]:
+def _error(status, message):
     return status, {"error": {"message": message, "type": "error", "code": None}}

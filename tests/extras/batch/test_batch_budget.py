@@ -5,25 +5,22 @@ The bill is the server's: the usage of all lines that its batches have answered.
 
 import asyncio
 import random
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from ragpipe.core.call import Call, Payment
+from ragpipe.core.call import Call
 from ragpipe.core.errors import Interrupted, ProviderUnusable
 from ragpipe.core.usage import Amount, Price, Tier
 from ragpipe.extras.batch import transport as batch_transport
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
 from ragpipe.judge.budget import Budget
-from ragpipe.judge.question import Question
 from ragpipe.judge.settings import BudgetSettings, PriceSettings
 from ragpipe.store.journal import HoldJournal
 from ragpipe.testing.openai_faults import question_hash
-from tests.extras.batch.batch_server import EXPIRED, MISSING, OK, BatchServer
-from tests.support.asking import SENTINEL, VARIABLE, question, settings
+from tests.extras.batch.batch_server import EXPIRED, MISSING, OK
+from tests.support.asking import questions, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -32,21 +29,14 @@ RATES = Price("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
 MAX_TOKENS = 64
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, SENTINEL)
-
-
 class Account:
     """A run with a budget: its journal on disk, its batches, and what its ledger has."""
 
-    def __init__(self, server: BatchServer, folder: Path, batches: Path, **limits: float):
+    def __init__(self, server, folder, batches, **limits):
         self.server, self.path, self.batches, self.limits = server, folder / "budget.jsonl", batches, limits
         self.ledger = Amount()
 
-    def start(
-        self, *asked: Question, kill_after: float | None = None, once_made: bool = False
-    ) -> tuple[Budget, list[Call | BaseException]]:
+    def start(self, *asked, kill_after=None, once_made=False):
         """One start of the run, which may be ended after some seconds: with `once_made` those after it has made a batch."""
         journal = HoldJournal.open(self.path, self.ledger)
         budget = Budget(BudgetSettings(**self.limits), "judge", journal)
@@ -54,11 +44,11 @@ class Account:
         how = BatchSettings(prices=PRICE)
         sender = BatchTransport(judge, how, self.batches, run_id="run", budget=budget)
 
-        async def one(item: Question) -> Call:
+        async def one(item):
             async with sender.slot():
                 return await sender.ask(item, self.pay)
 
-        async def everything() -> list[Call | BaseException]:
+        async def everything():
             made = len(self.server.batches.made)
             tasks = [asyncio.create_task(one(item)) for item in asked]
             try:
@@ -76,7 +66,7 @@ class Account:
         finally:
             journal.close()
 
-    async def batch_after(self, made: int) -> None:
+    async def batch_after(self, made):
         """Wait until the server has more batches than so many."""
         for _ in range(2000):
             if len(self.server.batches.made) > made:
@@ -84,10 +74,10 @@ class Account:
             await asyncio.sleep(0.005)
         raise AssertionError("no batch was made")
 
-    def pay(self, payment: Payment) -> None:
+    def pay(self, payment):
         self.ledger += Amount(payment.usd or 0.0, (payment.tokens_in or 0) + (payment.tokens_out or 0), 1)
 
-    def bill(self) -> Amount:
+    def bill(self):
         """What the server's batches have answered."""
         total = Amount()
         for batch in self.server.batches.made:
@@ -99,15 +89,11 @@ class Account:
         return total
 
 
-def questions(count: int) -> list[Question]:
-    return [question(f"Answer number {i}.") for i in range(count)]
-
-
-def states(calls: list[Call | BaseException]) -> list[str]:
+def states(calls):
     return [call.status if isinstance(call, Call) else type(call).__name__ for call in calls]
 
 
-def test_a_batch_has_what_fits_in_the_order_of_the_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_batch_has_what_fits_in_the_order_of_the_questions(serve, tmp_path):
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=5)
     budget, calls = account.start(*questions(12))
     assert states(calls) == ["ok"] * 5 + ["budget"] * 7
@@ -116,7 +102,7 @@ def test_a_batch_has_what_fits_in_the_order_of_the_questions(serve: Callable[...
 
 
 @pytest.mark.slow
-def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(serve, tmp_path):
     """A hold is a bound, several times the cost: the rounds come nearer to the budget, and never exceed it."""
     account = Account(serve(), tmp_path, tmp_path / "batches", tokens=3000)
     budget, calls = account.start(*questions(40))
@@ -128,7 +114,7 @@ def test_what_a_batch_leaves_of_its_holds_goes_to_the_next_round(serve: Callable
 
 
 @pytest.mark.slow
-def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_the_next_start_takes_the_holds_of_its_batch_over(serve, tmp_path):
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=6)
     account.server.batches.delay_s = 0.3
     _, calls = account.start(*questions(6), kill_after=0.15, once_made=True)
@@ -140,7 +126,7 @@ def test_the_next_start_takes_the_holds_of_its_batch_over(serve: Callable[..., B
 
 
 @pytest.mark.slow
-def test_a_reply_that_another_run_has_sent_for_needs_room_too(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_reply_that_another_run_has_sent_for_needs_room_too(serve, tmp_path):
     server, batches = serve(), tmp_path / "batches"
     server.batches.delay_s = 0.3
     sender = Account(server, tmp_path / "a", batches, calls=6)
@@ -154,7 +140,7 @@ def test_a_reply_that_another_run_has_sent_for_needs_room_too(serve: Callable[..
     assert len(server.batches.made) == 1
 
 
-def test_a_refused_batch_costs_nothing(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_refused_batch_costs_nothing(serve, tmp_path):
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=3)
     account.server.batches.refuse = "no such model"
     budget, calls = account.start(*questions(3))
@@ -166,7 +152,7 @@ def test_a_refused_batch_costs_nothing(serve: Callable[..., BatchServer], tmp_pa
     assert budget.spent.calls == 3
 
 
-def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve, tmp_path):
     account = Account(serve(), tmp_path, tmp_path / "batches", calls=9)
     account.server.batches.fate = lambda batch, line: (EXPIRED if line else MISSING) if batch == 0 else OK
     budget, calls = account.start(*questions(4))
@@ -177,7 +163,7 @@ def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve: Callable[.
 @pytest.mark.thorough(tried=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
-def test_the_bill_never_exceeds_the_budget(serve: Callable[..., BatchServer], tmp_path, seeds: range, monkeypatch) -> None:
+def test_the_bill_never_exceeds_the_budget(serve, tmp_path, seeds, monkeypatch):
     """Random budgets, sizes of batches, fates of lines, and ends of a start in the middle."""
     server = serve()
     for seed in seeds:

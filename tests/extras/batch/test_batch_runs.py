@@ -1,13 +1,9 @@
 """Whole runs with `transport=batch`: the scores of live runs, the plan's words, and what is refused before anything is sent."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli.command_line import main
-from tests.extras.batch.batch_server import BatchServer
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -15,17 +11,17 @@ MODEL = "openai/gpt-4o-mini-2024-07-18"
 BATCH = ["transport=batch"]
 
 
-def words(server: BatchServer, folder: Path, *more: str) -> list[str]:
+def words(server, folder, *more):
     judge = ["judge=llm", f"judge.model={MODEL}", f"judge.api_base={server.url}", "judge.endpoint=test"]
     return ["+experiment=quickstart", *judge, f"output_dir={folder}", *more]
 
 
-def scores(folder: Path) -> list[dict[str, object]]:
+def scores(folder):
     (table,) = folder.glob("quickstart/latest/iteration-1/scores.parquet")
     return pq.read_table(table).to_pylist()
 
 
-def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_run_by_batch_has_the_scores_of_a_live_run(serve, tmp_path):
     server = serve()
     assert main(words(server, tmp_path / "live")) == 0
     asked_live = len(server.log)
@@ -39,7 +35,7 @@ def test_a_run_by_batch_has_the_scores_of_a_live_run(serve: Callable[..., BatchS
     assert (len(counts), sorted(counts)[-4:]) == (asked_live, [1, 2, 2, 2])
 
 
-def test_the_plan_says_rounds_and_prices_and_recommends(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
+def test_the_plan_says_rounds_and_prices_and_recommends(serve, tmp_path, capsys):
     server = serve()
     few = ["dataset.limit=4", "metrics=[faithfulness]"]
     prices = ["judge.prices={input: 2.0, output: 8.0}"]
@@ -55,7 +51,7 @@ def test_the_plan_says_rounds_and_prices_and_recommends(serve: Callable[..., Bat
     assert not server.batches.log
 
 
-def test_rounds_of_the_plan_are_those_of_the_run(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
+def test_rounds_of_the_plan_are_those_of_the_run(serve, tmp_path, capsys):
     server = serve()
     few = ["dataset.limit=3", "metrics=[chunk_faithfulness]", "metrics.chunk_faithfulness.exhaustive=true"]
     assert main(["task=plan", *words(server, tmp_path, *few)]) == 0
@@ -65,7 +61,7 @@ def test_rounds_of_the_plan_are_those_of_the_run(serve: Callable[..., BatchServe
     assert len(server.batches.made) > 2
 
 
-def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(serve: Callable[..., BatchServer], tmp_path, capsys) -> None:
+def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(serve, tmp_path, capsys):
     server = serve()
     few = [*BATCH, "dataset.limit=6", "metrics=[correctness]"]
     assert main(words(server, tmp_path, *few, "judge.budget.calls=4")) == 4
@@ -82,7 +78,7 @@ def test_a_budget_ends_a_run_by_batch_and_a_higher_one_goes_on(serve: Callable[.
     assert "transport.prices" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_jury_is_refused_before_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_jury_is_refused_before_anything(tmp_path, capsys):
     jury = ["judge=llm", f"judge.model={MODEL}", "jury.repeats=2", "transport=batch", f"output_dir={tmp_path}"]
     assert main(["+experiment=quickstart", *jury]) == 2
     text = " ".join(capsys.readouterr().err.split())

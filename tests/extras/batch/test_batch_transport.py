@@ -3,23 +3,19 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ragpipe.core.call import Call, Payment
+from ragpipe.core.call import Payment
 from ragpipe.core.errors import Incomplete, Interrupted, ProviderUnusable
 from ragpipe.extras.batch import job
 from ragpipe.extras.batch import transport as batch_transport
-from ragpipe.extras.batch.api import BatchStatus, OpenAIBatches
+from ragpipe.extras.batch.api import OpenAIBatches
 from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
-from ragpipe.judge.question import Question
 from ragpipe.judge.settings import PriceSettings
-from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK, BatchServer
-from tests.support.asking import SENTINEL, VARIABLE, ask, question, settings
+from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK
+from tests.support.asking import SENTINEL, ask, question, questions, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -28,21 +24,21 @@ SHAPES = {"openai": "openai/test-model-2024-07-18", "anthropic": "anthropic/clau
 PRICE = PriceSettings(input=2.0, output=10.0)
 
 
-def transport(server: BatchServer, folder: Path, *, shape: str = "openai", **keys: Any) -> BatchTransport:
+def transport(server, folder, *, shape="openai", **keys):
     batch = {name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}
     tell = keys.pop("tell", lambda _: None)
     judge = settings(server.url, model=SHAPES[shape], **keys)
     return BatchTransport(judge, BatchSettings(**batch), folder, run_id="test-run", tell=tell)
 
 
-def run(sender: BatchTransport, *questions: Question, paid: Callable[[Payment], None] = lambda _: None) -> list[Call]:
+def run(sender, *questions, paid=lambda _: None):
     """Ask all at once as a session does, and close."""
 
-    async def one(item: Question) -> Call:
+    async def one(item):
         async with sender.slot():
             return await sender.ask(item, paid)
 
-    async def everything() -> list[Call]:
+    async def everything():
         try:
             return await asyncio.gather(*map(one, questions))
         finally:
@@ -51,26 +47,17 @@ def run(sender: BatchTransport, *questions: Question, paid: Callable[[Payment], 
     return asyncio.run(everything())
 
 
-def questions(count: int) -> list[Question]:
-    return [question(f"Answer number {i}.") for i in range(count)]
-
-
-async def made(server: BatchServer) -> None:
+async def made(server):
     """Wait for the first batch."""
     while not server.batches.made:  # noqa: ASYNC110  the server lives in another thread
         await asyncio.sleep(0.01)
 
 
-def texts(calls: list[Call]) -> list[str | None]:
+def texts(calls):
     return [call.text for call in calls]
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, SENTINEL)
-
-
-def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve, tmp_path):
     server, asked = serve(), questions(12)
     server.keep_bodies = True
     live = asyncio.run(ask(settings(server.url), *asked))
@@ -84,7 +71,7 @@ def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve:
 
 
 @pytest.mark.parametrize("shape", PARAMS)
-def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(serve: Callable[..., BatchServer], tmp_path, shape: str) -> None:
+def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(serve, tmp_path, shape):
     server, asked = serve(), questions(6)
     fates = [OK, EXPIRED, MISSING, "500", OK, OK]
     server.batches.fate = lambda batch, line: fates[line] if batch == 0 else OK
@@ -96,30 +83,20 @@ def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(serve: Ca
     assert [call.attempts for call in calls] == [1, 2, 2, 2, 1, 1]
 
 
-def test_of_two_lines_with_one_key_the_reply_counts(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
-    server, asked = serve(), questions(3)
-    server.batches.fate = lambda batch, line: DOUBLED if line == 1 else OK
-    assert [call.status for call in run(transport(server, tmp_path), *asked)] == ["ok"] * 3
-    assert len(server.batches.made) == 1
+@pytest.mark.parametrize(("fates", "statuses"), [
+    ([[OK, DOUBLED, OK]], ["ok", "ok", "ok"]),  # of two lines with one key the reply counts
+    ([[OK, "400", OK]], ["ok", "bad_request", "ok"]),  # a refused line is a permanent failure
+    ([[OK, EXPIRED], [EXPIRED], [EXPIRED]], ["ok", "server_error"]),  # no reply at all fails: once, and two retries
+])  # fmt: skip
+def test_what_becomes_of_lines(serve, tmp_path, fates, statuses):
+    server = serve()
+    server.batches.fate = lambda batch, line: fates[batch][line]
+    calls = run(transport(server, tmp_path, retries=2), *questions(len(statuses)))
+    assert [call.status for call in calls] == statuses
+    assert len(server.batches.made) == len(fates)
 
 
-def test_a_refused_line_is_a_permanent_failure(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
-    server, asked = serve(), questions(3)
-    server.batches.fate = lambda batch, line: "400" if line == 1 else OK
-    calls = run(transport(server, tmp_path), *asked)
-    assert [call.status for call in calls] == ["ok", "bad_request", "ok"]
-    assert len(server.batches.made) == 1
-
-
-def test_a_line_that_never_gets_a_reply_fails_after_its_retries(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
-    server, asked = serve(), questions(2)
-    server.batches.fate = lambda batch, line: EXPIRED if batch or line else OK
-    calls = run(transport(server, tmp_path, retries=2), *asked)
-    assert [call.status for call in calls] == ["ok", "server_error"]
-    assert len(server.batches.made) == 3  # once, and two retries
-
-
-def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(serve, tmp_path):
     server, asked, notices = serve(), questions(2), list[str]()
     refusal = "400 Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     server.batches.fate = lambda batch, line: refusal if batch == 0 else OK
@@ -129,14 +106,14 @@ def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(serve: Call
 
 
 @pytest.mark.parametrize("shape", PARAMS)
-def test_an_error_after_the_batch_was_made_makes_no_second_one(serve: Callable[..., BatchServer], tmp_path: Path, shape: str) -> None:
+def test_an_error_after_the_batch_was_made_makes_no_second_one(serve, tmp_path, shape):
     server, asked = serve(), questions(4)
     server.batches.after_create = [500]
     assert [call.status for call in run(transport(server, tmp_path, shape=shape), *asked)] == ["ok"] * 4
     assert len(server.batches.made) == 1
 
 
-def test_an_error_before_the_batch_was_made_is_followed_by_another_try(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_an_error_before_the_batch_was_made_is_followed_by_another_try(serve, tmp_path):
     server = serve()
     server.batches.before_create = [503, 429]
     run(transport(server, tmp_path), *questions(2))
@@ -145,7 +122,7 @@ def test_an_error_before_the_batch_was_made_is_followed_by_another_try(serve: Ca
     assert server.batches.count("POST", "/files") == 1
 
 
-def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_the_list_is_read_page_by_page_back_to_the_intent(serve, tmp_path):
     server = serve()
     server.batches.page = 2
     for number in range(5):
@@ -155,7 +132,7 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., B
     server.batches.log.clear()
     api = OpenAIBatches(settings(server.url), SENTINEL)
 
-    async def listed(since: float) -> list[BatchStatus]:
+    async def listed(since):
         try:
             return await api.batches_since(since)
         finally:
@@ -167,7 +144,7 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve: Callable[..., B
     assert server.batches.count("GET", "/batches") == 2
 
 
-def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., BatchServer], tmp_path, monkeypatch) -> None:
+def test_a_round_is_divided_by_the_number_of_its_questions(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 3)
     server = serve()
     calls = run(transport(server, tmp_path), *questions(8))
@@ -175,7 +152,7 @@ def test_a_round_is_divided_by_the_number_of_its_questions(serve: Callable[..., 
     assert [len(batch.lines) for batch in server.batches.made] == [3, 3, 2]
 
 
-def test_a_round_is_divided_by_its_bytes(serve: Callable[..., BatchServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_is_divided_by_its_bytes(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(batch_transport, "MAX_BYTES", 10_000)
     server, asked = serve(), [question("word " * 500 + str(i)) for i in range(8)]
     calls = run(transport(server, tmp_path), *asked)
@@ -186,7 +163,7 @@ def test_a_round_is_divided_by_its_bytes(serve: Callable[..., BatchServer], tmp_
     assert all(len(json.dumps([body for _, body in lines])) < 10_000 for lines in made)
 
 
-def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., BatchServer], tmp_path, monkeypatch) -> None:
+def test_a_batch_past_its_end_is_cancelled_and_collected(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "GRACE_S", 0.1)
     server = serve()
     server.batches.delay_s, server.batches.expires_in_s = 3600, -5
@@ -196,7 +173,7 @@ def test_a_batch_past_its_end_is_cancelled_and_collected(serve: Callable[..., Ba
     assert len(server.batches.made) == 1
 
 
-def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve, tmp_path):
     server = serve()
     server.batches.refuse = "This model has no batches."
     with pytest.raises(ProviderUnusable, match=r"the batch was refused: invalid: This model has no batches\."):
@@ -204,18 +181,18 @@ def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve: Calla
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_without_a_batch_api_is_named(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_server_without_a_batch_api_is_named(serve, tmp_path):
     server = serve()
     server.batches.handle = lambda request: _nothing()  # type: ignore[method-assign]
     with pytest.raises(ProviderUnusable, match="no Batch API at this address"):
         run(transport(server, tmp_path), *questions(1))
 
 
-async def _nothing() -> None:
+async def _nothing():
     return None
 
 
-def test_replies_are_paid_at_the_batch_price(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_replies_are_paid_at_the_batch_price(serve, tmp_path):
     payments: list[Payment] = []
     server = serve()
     calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=payments.append)
@@ -226,7 +203,7 @@ def test_replies_are_paid_at_the_batch_price(serve: Callable[..., BatchServer], 
 
 
 @pytest.mark.slow
-def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_nothing_is_sent_while_texts_are_embedded(serve, tmp_path):
     server = serve()
     sender = transport(server, tmp_path)
     free_at = time.monotonic() + 0.4
@@ -238,11 +215,11 @@ def test_nothing_is_sent_while_texts_are_embedded(serve: Callable[..., BatchServ
 
 
 @pytest.mark.slow
-def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve, tmp_path):
     server, asked, notices = serve(), questions(5), list[str]()
     server.batches.delay_s = 3600.0
 
-    async def stopped() -> None:
+    async def stopped():
         sender = transport(server, tmp_path)
         tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
         await made(server)
@@ -264,11 +241,11 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve:
 
 
 @pytest.mark.slow
-def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_two_transports_over_one_folder_share_a_batch(serve, tmp_path):
     server, asked = serve(), questions(4)
     server.batches.delay_s = 0.5
 
-    async def both() -> None:
+    async def both():
         first, second = transport(server, tmp_path), transport(server, tmp_path)
         tasks = [asyncio.create_task(first.ask(q, lambda _: None)) for q in asked[:2]]
         await made(server)
@@ -282,12 +259,12 @@ def test_two_transports_over_one_folder_share_a_batch(serve: Callable[..., Batch
     assert len(server.batches.made) == 1
 
 
-def test_the_key_is_in_no_file(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_the_key_is_in_no_file(serve, tmp_path):
     server, asked = serve(), questions(2)
     server.batches.fate = lambda batch, line: f"400 the key {SENTINEL} is wrong" if line else OK
     server.batches.delay_s = 0.2
 
-    async def killed_before_delivery() -> None:
+    async def killed_before_delivery():
         sender = transport(server, tmp_path)
         tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
         calls = await asyncio.gather(*tasks)  # without a slot nothing is noted as delivered
@@ -300,6 +277,6 @@ def test_the_key_is_in_no_file(serve: Callable[..., BatchServer], tmp_path: Path
     assert not [name for name, data in kept.items() if SENTINEL.encode() in data]
 
 
-def test_max_calls_counts_questions_by_batch(serve: Callable[..., BatchServer], tmp_path: Path) -> None:
+def test_max_calls_counts_questions_by_batch(serve, tmp_path):
     with pytest.raises(Incomplete, match=r"judge\.max_calls=2 is used up"):
         run(transport(serve(), tmp_path, max_calls=2), *questions(3))

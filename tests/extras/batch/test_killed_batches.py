@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,13 +31,13 @@ ANTHROPIC = [
 ]
 
 
-def start(server: BatchServer, folder: Path, shape: str, kill: str) -> subprocess.CompletedProcess[str]:
+def start(server, folder, shape, kill):
     words = {"url": server.url, "model": MODELS[shape], "folder": str(folder), "count": COUNT, "kill": kill}
     command = [sys.executable, "-m", "tests.extras.batch.batch_asker", json.dumps(words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
 
 
-def expected_texts(server: BatchServer, bodies: dict[str, dict[str, Any]]) -> set[str]:
+def expected_texts(server, bodies):
     """The replies that the server gives to all questions, worked out from the questions and not from a run."""
     replies = {}
     for body in bodies.values():
@@ -55,7 +53,7 @@ def expected_texts(server: BatchServer, bodies: dict[str, dict[str, Any]]) -> se
 
 @pytest.mark.thorough(tried=3)
 @pytest.mark.parametrize(("shape", "name", "number", "when"), OPENAI + ANTHROPIC)
-def test_killed_and_started_again(tmp_path: Path, shape: str, name: str, number: int, when: str) -> None:
+def test_killed_and_started_again(tmp_path, shape, name, number, when):
     with running(BatchServer()) as server:
         server.batches.delay_s = 0.12  # at least two looks
         killed = start(server, tmp_path, shape, f"{name}:{number}:{when}")

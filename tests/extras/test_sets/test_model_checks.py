@@ -8,29 +8,26 @@ from ragpipe.judge.answers import SectionQuestion
 BEFORE = 'What does the document "Error codes" say about Kestrel in Q1 2026?'
 
 
-@pytest.mark.parametrize(("after", "fault"), [
-    ('According to "Error codes", what held for Kestrel in Q1 2026?', None),
-    ('in Q1 2026, what about kestrel, by the "error codes"?', None),
-    (BEFORE.upper(), "unchanged"),
-    ("", "not_one_line"), ("What?\nHow?", "not_one_line"), ("x" * 401, "not_one_line"),
-    ("According to the error code list, what held for Kestrel in Q1 2026?", "name_lost"),
-    ('What does "Error codes" say about the leak sensor in Q1 2026?', "name_lost"),
-    ('What does "Error codes" say about Kestrel in Q1?', "number_lost"),
-    ('Which 3 things does "Error codes" say about Kestrel in Q1 2026?', "number_added"),
-])  # fmt: skip
-def test_a_rewording_keeps_names_and_numbers(after: str, fault: str | None) -> None:
-    assert rephrasing_fault(BEFORE, after) == fault
+RISKS = "Give me eight risks of the plan."
 
 
 @pytest.mark.parametrize(("before", "after", "fault"), [
-    ("Give me eight risks of the plan.", "Which eight risks does the plan have?", None),
-    ("Give me eight risks of the plan.", "Which risks does the plan have?", "number_lost"),
-    ("Give me eight risks of the plan.", "Which ten of the eight risks are there?", "number_added"),
+    (BEFORE, 'According to "Error codes", what held for Kestrel in Q1 2026?', None),
+    (BEFORE, 'in Q1 2026, what about kestrel, by the "error codes"?', None),
+    (BEFORE, BEFORE.upper(), "unchanged"),
+    (BEFORE, "", "not_one_line"), (BEFORE, "What?\nHow?", "not_one_line"), (BEFORE, "x" * 401, "not_one_line"),
+    (BEFORE, "According to the error code list, what held for Kestrel in Q1 2026?", "name_lost"),
+    (BEFORE, 'What does "Error codes" say about the leak sensor in Q1 2026?', "name_lost"),
+    (BEFORE, 'What does "Error codes" say about Kestrel in Q1?', "number_lost"),
+    (BEFORE, 'Which 3 things does "Error codes" say about Kestrel in Q1 2026?', "number_added"),
+    (RISKS, "Which eight risks does the plan have?", None),
+    (RISKS, "Which risks does the plan have?", "number_lost"),
+    (RISKS, "Which ten of the eight risks are there?", "number_added"),
     ("Should I sell? I hold shares of Acme.", "I own Acme: sell now?", None),
     ("Compare the G 1/2 thread with IP68.", "How do IP68 and the G 1/2 thread compare?", None),
     ("What does E12 mean?", "My display shows E13, why?", "name_lost"),
 ])  # fmt: skip
-def test_rewordings_of_other_questions(before: str, after: str, fault: str | None) -> None:
+def test_a_rewording_keeps_names_and_numbers(before, after, fault):
     assert rephrasing_fault(before, after) == fault
 
 
@@ -48,5 +45,5 @@ SECTION = "Kestrel has a warranty of three years. Damage by frost is covered up 
     ("What does this section say on frost?", "Damage by frost is covered", "It is covered.", "speaks_of_the_text"),
     ("", "Damage by frost is covered", "It is covered.", "not_one_line"),
 ])  # fmt: skip
-def test_a_free_question_is_proved_by_its_quote(question: str, quote: str, answer: str, fault: str | None) -> None:
+def test_a_free_question_is_proved_by_its_quote(question, quote, answer, fault):
     assert section_question_fault(SectionQuestion(question=question, quote=quote, answer=answer), SECTION) == fault

@@ -102,27 +102,22 @@ MISSED = [
 """Personal data without a form of their own: they are not found, and the docs say so."""
 
 
-def found_in(text: str) -> list[tuple[str, str]]:
+def found_in(text):
     return [(place.kind, text[place.start : place.end]) for place in find_personal_data(text)]
 
 
 @pytest.mark.parametrize(("text", "places"), FOUND)
-def test_what_is_found(text: str, places: list[tuple[str, str]]) -> None:
+def test_what_is_found(text, places):
     assert found_in(text) == places
 
 
-@pytest.mark.parametrize("text", NOTHING)
-def test_what_only_looks_like_it(text: str) -> None:
-    assert found_in(text) == []
-
-
-@pytest.mark.parametrize("text", MISSED)
-def test_what_is_not_found(text: str) -> None:
+@pytest.mark.parametrize("text", [*NOTHING, *MISSED])
+def test_what_is_not_found(text):
     assert found_in(text) == []
 
 
 @pytest.mark.slow
-def test_telephone_numbers_of_every_country() -> None:
+def test_telephone_numbers_of_every_country():
     """The example numbers of Google's libphonenumber: the international form is found as it is, a national one where the text says so."""
     library = pytest.importorskip("phonenumbers")
     kinds = (library.PhoneNumberType.FIXED_LINE, library.PhoneNumberType.MOBILE)
@@ -135,25 +130,25 @@ def test_telephone_numbers_of_every_country() -> None:
     assert _share(national, "Please call me on {}, thanks.") > 0.9
 
 
-def _share(numbers: list[str], text: str) -> float:
+def _share(numbers, text):
     return sum(found_in(text.format(number)) == [("PHONE", number)] for number in numbers) / len(numbers)
 
 
-def test_two_spellings_have_one_identity() -> None:
+def test_two_spellings_have_one_identity():
     places = find_personal_data("Ann@Example.org ann@example.ORG +49 30 901820, +4930901820")
     assert [place.identity for place in places] == ["ann@example.org"] * 2 + ["4930901820"] * 2
 
 
 @pytest.mark.slow
 @given(st.text(max_size=80))
-def test_places_are_in_order_and_do_not_overlap(text: str) -> None:
+def test_places_are_in_order_and_do_not_overlap(text):
     places = find_personal_data(text)
     assert all(before.end <= after.start for before, after in itertools.pairwise(places))
     assert all(0 <= place.start < place.end <= len(text) and place.kind in KINDS for place in places)
 
 
 @pytest.mark.slow
-def test_a_long_text_takes_no_longer_per_character() -> None:
+def test_a_long_text_takes_no_longer_per_character():
     """No pattern may backtrack without bound: these took a naive one minutes."""
     for piece in ("0 ", "1-", "a.", "a@", "00 4", ":1", "call me ", "(0", "+1 ", "DE89 "):
         find_personal_data(piece * 20_000)

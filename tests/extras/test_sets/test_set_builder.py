@@ -3,41 +3,21 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
-from ragpipe.extras.test_sets.build_dataset import BuildSettings, BuiltSet, build_test_set
+from ragpipe.extras.test_sets.build_dataset import BuildSettings, build_test_set
 
-Build = Callable[..., tuple[BuiltSet, list[dict[str, Any]]]]
 TOPICS = ("returns", "orders", "repairs", "deliveries")
-WORDS = [
-    "lamp",
-    "bicycle",
-    "coat",
-    "chair",
-    "kettle",
-    "tent",
-    "desk",
-    "shelf",
-    "boots",
-    "ticket",
-    "scale",
-    "jacket",
-    "phone",
-    "table",
-    "mirror",
-    "carpet",
-]
+WORDS = ["lamp", "bicycle", "coat", "chair", "kettle", "tent", "desk", "shelf", "boots", "ticket"]
 VERBS = ["return", "exchange", "cancel", "insure", "repair", "order", "reserve", "clean", "assemble", "recycle", "upgrade", "sell"]
 
 
-def line(number: int) -> dict[str, Any]:
+def line(number):
     """A line of a log; no two questions are near: each has its own pair of words."""
     verb, word = VERBS[number % len(VERBS)], WORDS[number // len(VERBS) % len(WORDS)]
     return {
@@ -53,10 +33,10 @@ LOG = [line(number) for number in range(120)]
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Build:
+def build(tmp_path):
     """Write a log, build a set from it, and read the cases back."""
 
-    def built(log: list[dict[str, Any]], dataset: dict[str, Any] | None = None, **settings: Any) -> Any:
+    def built(log, dataset=None, **settings):
         number = len(list(tmp_path.iterdir()))
         path = tmp_path / f"log-{number}.jsonl"
         path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log), encoding="utf-8")
@@ -69,12 +49,12 @@ def build(tmp_path: Path) -> Build:
     return built
 
 
-def step(made: BuiltSet, name: str) -> tuple[int | None, int | None]:
+def step(made, name):
     (row,) = [row for row in made.card["steps"] if row["step"] == name]
     return row["kept"], row["dropped"]
 
 
-def test_the_order_of_the_lines_is_nothing_and_the_seed_is_all(build: Build) -> None:
+def test_the_order_of_the_lines_is_nothing_and_the_seed_is_all(build):
     shuffled = random.Random(3).sample(LOG, len(LOG))
     first, cases = build(LOG, n=30)
     assert len(cases) == 30
@@ -87,7 +67,7 @@ def test_the_order_of_the_lines_is_nothing_and_the_seed_is_all(build: Build) -> 
 
 
 @pytest.mark.slow
-def test_a_draw_is_even(build: Build) -> None:
+def test_a_draw_is_even(build):
     """Over 60 seeds each of 120 questions is drawn 15 times of 60 on average; five standard deviations are 16.8."""
     counts = Counter(case["id"] for seed in range(60) for case in build(LOG, n=30, seed=seed)[1])
     assert counts.total() == 1800
@@ -95,7 +75,7 @@ def test_a_draw_is_even(build: Build) -> None:
     assert all(abs(count - 15) < 5 * (60 * 0.25 * 0.75) ** 0.5 for count in counts.values())
 
 
-def test_duplicates_are_counted_and_one_stands_for_all(build: Build) -> None:
+def test_duplicates_are_counted_and_one_stands_for_all(build):
     forms = [
         {**line(0), "id": "a", "question": line(0)["question"].upper()},
         {**line(1), "id": "b", "question": f" {line(1)['question']}!"},
@@ -109,7 +89,7 @@ def test_duplicates_are_counted_and_one_stands_for_all(build: Build) -> None:
     assert build(random.Random(1).sample([*LOG[:20], *forms], 22), n=None)[0].sha256 == made.sha256
 
 
-def test_the_same_question_after_another_history_is_another(build: Build) -> None:
+def test_the_same_question_after_another_history_is_another(build):
     turns = [{"role": "user", "text": "The lamp is broken."}]
     same = {"question": "And now?", "answer": "-"}
     log = [{"id": "a", **same}, {"id": "b", **same, "history": turns}, {"id": "c", **same, "history": turns}]
@@ -118,13 +98,13 @@ def test_the_same_question_after_another_history_is_another(build: Build) -> Non
     assert len(cases) == 2
 
 
-def test_fewer_questions_than_wanted_are_said(build: Build) -> None:
+def test_fewer_questions_than_wanted_are_said(build):
     made, cases = build(LOG[:9], n=10)
     assert len(cases) == 9
     assert made.notes == ["9 of 10 cases: 9 distinct questions to draw from, candidates: 9"]
 
 
-def test_outputs_and_origin(build: Build) -> None:
+def test_outputs_and_origin(build):
     _, cases = build(LOG[:1], n=None)
     origin = {"kind": "log", "source": "log", "seed": 1}
     assert cases == [{**line(0), "method": "default", "meta": {"origin": origin}}]
@@ -134,7 +114,7 @@ def test_outputs_and_origin(build: Build) -> None:
     assert build(again, n=None)[1][0]["meta"] == {"origin": {"kind": "template", "source": "x"}}
 
 
-def test_a_log_without_ids_in_which_one_question_has_many_answers(build: Build) -> None:
+def test_a_log_without_ids_in_which_one_question_has_many_answers(build):
     log = [{"question": "Who?", "answer": answer, "meta": {"n": number}} for number, answer in enumerate("cba")]
     log += [{"question": "Who?", "answer": "z", "method": "m2"}]
     made, cases = build(log, n=None)
@@ -143,7 +123,7 @@ def test_a_log_without_ids_in_which_one_question_has_many_answers(build: Build) 
     assert build(log[::-1], n=None)[0].sha256 == made.sha256
 
 
-def test_personal_data_is_replaced_counted_or_dropped(build: Build) -> None:
+def test_personal_data_is_replaced_counted_or_dropped(build):
     log = [*LOG[:6], {"id": "p1", "question": "Is ann@example.org known here?", "answer": "Call +49 171 2345678.", "meta": {"user": "u1", "x": 1}},
            {"id": "p2", "question": "Is bob@example.org known here?", "answer": "No."}]  # fmt: skip
     made, cases = build(log, n=None)
@@ -164,7 +144,7 @@ def test_personal_data_is_replaced_counted_or_dropped(build: Build) -> None:
         build(log, n=None, drop_meta=["usr"])
 
 
-def test_a_filter_is_applied_first(build: Build) -> None:
+def test_a_filter_is_applied_first(build):
     made, cases = build(LOG, n=None, dataset={"filter": "category == 'orders'"})
     assert step(made, "filter") == (30, 90)
     assert {case["category"] for case in cases} == {"orders"}
@@ -180,7 +160,7 @@ BAD = [
 ]
 
 
-def test_faults_are_refused_or_left_out(build: Build, tmp_path: Path) -> None:
+def test_faults_are_refused_or_left_out(build, tmp_path):
     with pytest.raises(DataError, match=r"(?s)build\.faults=skip.*question.*id.*history"):
         build([*LOG, *BAD], n=5)
     made, cases = build([*LOG, *BAD], n=None, faults="skip")
@@ -190,7 +170,7 @@ def test_faults_are_refused_or_left_out(build: Build, tmp_path: Path) -> None:
     assert build(LOG, n=None)[0].sha256 == made.sha256
 
 
-def test_what_is_drawn_is_checked_completely(build: Build) -> None:
+def test_what_is_drawn_is_checked_completely(build):
     wrong = {**line(3), "timings": {"total": "fast"}}
     log = [*LOG[:3], wrong]
     with pytest.raises(DataError, match=r"timings\.total"):
@@ -200,7 +180,7 @@ def test_what_is_drawn_is_checked_completely(build: Build) -> None:
     assert made.notes[-1].startswith("left out because of timings.total: 1, the first at ")
 
 
-def test_one_id_for_two_questions_is_refused(build: Build) -> None:
+def test_one_id_for_two_questions_is_refused(build):
     log = [{"id": "user-7", "question": "Who?", "answer": "a"}, {"id": "user-7", "question": "What else?", "answer": "b"}]
     with pytest.raises(DataError, match=r"(?s)the id of two questions.*map an id that names one question"):
         build(log, n=None)

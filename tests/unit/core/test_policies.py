@@ -137,15 +137,13 @@ def test_what_an_office_publishes_and_other_numbers_are_left_alone(answer):
 SLOW = Policy(policy="slow", rule="r", patterns=[{"name": "nested", "pattern": "(a|aa)+$"}])
 
 
-def test_the_time_of_a_case_is_limited_as_a_whole(monkeypatch):
-    monkeypatch.setattr(patterns, "CASE_LIMIT_S", 0.0)
-    with pytest.raises(JudgeError, match=r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"):
-        list(find_violations("Short.", [SLOW]))
-
-
-def test_a_text_that_is_too_long_is_an_error(monkeypatch):
-    monkeypatch.setattr(patterns, "MAX_TEXT", 10)
-    with pytest.raises(JudgeError, match=r"too_long: 20 characters; patterns read at most 10"):
+@pytest.mark.parametrize(("limit", "value", "says"), [
+    ("CASE_LIMIT_S", 0.0, r"slow_pattern: the patterns took longer than 0 s together, the last was slow\.nested"),
+    ("MAX_TEXT", 10, r"too_long: 20 characters; patterns read at most 10"),
+])  # fmt: skip
+def test_the_time_of_a_case_and_its_length_are_limited(monkeypatch, limit, value, says):
+    monkeypatch.setattr(patterns, limit, value)
+    with pytest.raises(JudgeError, match=says):
         list(find_violations("b" * 20, [SLOW]))
 
 

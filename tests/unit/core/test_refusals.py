@@ -108,24 +108,14 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("answer", REFUSALS)
-def test_a_refusal(answer):
+READ = [*((a, True, False) for a in REFUSALS), *((a, True, True) for a in EXCUSES), *((a, False, False) for a in ANSWERS)]
+
+
+@pytest.mark.parametrize(("answer", "refused", "excused"), READ)
+def test_refusals_excuses_by_the_training_cutoff_and_answers_that_look_like_one(answer, refused, excused):
     found = read_refusal(answer, SHIPPED)
-    assert found.refused, found.clauses
-    assert not found.training_cutoff
-
-
-@pytest.mark.parametrize("answer", EXCUSES)
-def test_an_excuse_by_the_training_cutoff_is_a_refusal_apart(answer):
-    found = read_refusal(answer, SHIPPED)
-    assert found.refused, found.clauses
-    assert found.training_cutoff
-
-
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_that_looks_like_a_refusal(answer):
-    found = read_refusal(answer, SHIPPED)
-    assert not found.refused, found.clauses
+    assert found.refused == refused, found.clauses
+    assert found.refused is False or found.training_cutoff == excused
 
 
 @pytest.mark.parametrize("answer", REFUSALS + EXCUSES)

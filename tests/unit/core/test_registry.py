@@ -1,7 +1,6 @@
 """The registry of features: what is named exists, plugins are found late, and what a plugin does wrong is said."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -10,18 +9,18 @@ from ragpipe.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
-def test_everything_that_is_named_is_there(kind: registry.Kind) -> None:
+def test_everything_that_is_named_is_there(kind):
     assert list(registry.everything(kind)) == [name for name in registry.names(kind) if registry.find(kind, name) is not None]
 
 
-def test_every_task_has_its_options_and_can_run() -> None:
+def test_every_task_has_its_options_and_can_run():
     tasks = registry.everything("task")
     assert sorted(tasks) == list(registry.option_files("task"))
     assert all(callable(task.run) for task in tasks.values())
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def plugin(tmp_path, monkeypatch, request):
     """A package of its own name with these ENTRIES, which the configuration may name."""
     name = f"plugin_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(f"{request.param}\n\ndef read(): pass\n", encoding="utf-8")
@@ -31,7 +30,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 
 @pytest.mark.parametrize("plugin", ["ENTRIES = {'reader': {'xlsx': __name__ + ':read'}}"], indirect=True)
-def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin: str) -> None:
+def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin):
     registry.use([plugin])
     assert registry.find("task", "evaluate").__name__ == "ragpipe.cli.tasks.evaluate"
     assert plugin not in sys.modules
@@ -51,7 +50,7 @@ def test_a_package_of_plugins_is_imported_when_a_name_is_not_found_here(plugin: 
     ],
     indirect=["plugin"],
 )  # fmt: skip
-def test_what_a_plugin_does_wrong_is_said(plugin: str, found: str) -> None:
+def test_what_a_plugin_does_wrong_is_said(plugin, found):
     registry.use([plugin])
     with pytest.raises(ConfigError) as refused:
         registry.find("reader", "ods")
@@ -59,7 +58,7 @@ def test_what_a_plugin_does_wrong_is_said(plugin: str, found: str) -> None:
 
 
 @pytest.mark.parametrize(("here", "is_found"), [("elsewhere", True), (".", False)])
-def test_an_installed_distribution_is_found_by_its_entry_point(here, is_found: bool, tmp_path, monkeypatch) -> None:
+def test_an_installed_distribution_is_found_by_its_entry_point(here, is_found, tmp_path, monkeypatch):
     """Not one that lies in the working folder, whoever wrote that."""
     name = f"distribution_{is_found}"
     (tmp_path / f"{name}.py").write_text(f"ENTRIES = {{'reader': {{'xlsx': '{name}:read'}}}}\n\ndef read(): pass\n", "utf-8")

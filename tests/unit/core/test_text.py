@@ -3,7 +3,6 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -34,7 +33,7 @@ TEXT = st.text(SIGNS, max_size=40)
     ("...", "dots ... dots", []),
     ("각", "\u1100\u1161\u11a8 is composed", ["\u1100\u1161\u11a8"]),
 ])  # fmt: skip
-def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: list[str]) -> None:
+def test_a_quote_is_found_at_its_characters(quote, text, stretches):
     spans = MatchableText(text).find(quote)
     assert [text[start:end] for start, end in spans] == stretches
     assert occurs(quote, [normalise(text)]) is bool(stretches)
@@ -42,7 +41,7 @@ def test_a_quote_is_found_at_its_characters(quote: str, text: str, stretches: li
 
 @pytest.mark.slow
 @given(TEXT, TEXT)
-def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> None:
+def test_what_occurs_is_highlighted_and_nothing_else(text, quote):
     parts = highlight(text, Quotes([(quote, "quoted")]))
     assert "".join(part.text for part in parts) == text
     assert any(part.mark for part in parts) is occurs(quote, [normalise(text)])
@@ -51,11 +50,11 @@ def test_what_occurs_is_highlighted_and_nothing_else(text: str, quote: str) -> N
 _JOINED = re.compile(r"[-\u00ad\u2010]\r?\n|\*\*")  # a word over two lines and emphasis, which no single sign shows
 
 
-def test_a_long_text_is_normalised_like_a_short_one() -> None:
+def test_a_long_text_is_normalised_like_a_short_one():
     assert normalise("“A  b” " * 5_000) == " ".join(['"a b"'] * 5_000)
 
 
-def clusters(text: str) -> Iterator[tuple[int, int]]:
+def clusters(text):
     """The text cut before every character that composes with none before it."""
     cuts = [
         place
@@ -65,7 +64,7 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
     return pairwise([*cuts, len(text)] if cuts else [])
 
 
-def signs_with_places(text: str) -> list[tuple[str, tuple[int, int]]]:
+def signs_with_places(text):
     """The signs of the normal form, each with the characters that it was made from: cluster by cluster, sign by sign."""
     signs: list[tuple[str, tuple[int, int]]] = []
     for start, end in clusters(text):
@@ -80,7 +79,7 @@ def signs_with_places(text: str) -> list[tuple[str, tuple[int, int]]]:
 
 @pytest.mark.slow
 @given(TEXT)
-def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text: str) -> None:
+def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text):
     """A quote of one letter is found at all the characters from which that letter was made."""
     assume(not _JOINED.search(text))
     expected = signs_with_places(text)
@@ -95,11 +94,11 @@ def test_every_sign_of_the_normal_form_leads_back_to_its_characters(text: str) -
     ("a\x00b\x7f\x9b2J", "a\\x00b\\x7f\\x9b2J"), ("over\rwritten", "over\\x0dwritten"), ("abc\u202ecba", "abc\\u202ecba"),
     ("half \ud800", "half \\ud800"), ("tab\tand\nline é 漢 🙂", "tab\tand\nline é 漢 🙂"),
 ])  # fmt: skip
-def test_control_characters_are_shown(text: str, shown: str) -> None:
+def test_control_characters_are_shown(text, shown):
     assert printable(text) == shown
 
 
-def test_one_line_is_cut_visibly() -> None:
+def test_one_line_is_cut_visibly():
     assert on_one_line("a\n b\t c", 80) == "a b c"
     assert on_one_line("x" * 50, 20) == "x" * 16 + " ..."
     assert len(on_one_line("word " * 100, 30)) <= 30
@@ -108,12 +107,12 @@ def test_one_line_is_cut_visibly() -> None:
 @pytest.mark.parametrize(
     ("text", "span"), [("plain", "`plain`"), ("a `b` c", "``a `b` c``"), ("`", "`` ` ``"), ("``x```", "```` ``x``` ````"), ("  ", "")]
 )
-def test_code_spans(text: str, span: str) -> None:
+def test_code_spans(text, span):
     assert code_span(text) == span
 
 
 @given(st.text(alphabet=st.sampled_from("ab`~<>[]()!|\\*_#&;:/.@\n\r\t\x1b \u202e\ud800é-="), max_size=60))
-def test_in_code_nothing_is_markup(text: str) -> None:
+def test_in_code_nothing_is_markup(text):
     """CommonMark reads back exactly the printable text: one code span, one block, nothing else."""
     reader = MarkdownIt("commonmark")
     if span := code_span(text, 1000):
@@ -132,13 +131,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
-def test_what_is_not_strict_json_is_refused(text: str) -> None:
+def test_what_is_not_strict_json_is_refused(text):
     with pytest.raises(strict_json.InvalidJson):
         strict_json.strict_loads(text)
 
 
 @pytest.mark.parametrize("text", [' {"a": "Infinity"}\n', '"\\ud83d\\ude00"', "[" * 100 + "]" * 100, "null", '{"a": 1.5, "b": [true]}'])
-def test_all_other_json_is_read_as_json_reads_it(text: str) -> None:
+def test_all_other_json_is_read_as_json_reads_it(text):
     assert strict_json.strict_loads(text) == json.loads(text)
 
 
@@ -149,7 +148,7 @@ def test_all_other_json_is_read_as_json_reads_it(text: str) -> None:
         ('"\\q"', "Invalid \\escape", 2),
     ],
 )  # fmt: skip
-def test_a_message_is_whole_without_the_place(text: str, message: str, column: int) -> None:
+def test_a_message_is_whole_without_the_place(text, message, column):
     """Readers add ` at column 7`; the messages of `json` may end in `at` already."""
     with pytest.raises(strict_json.InvalidJson) as found:
         strict_json.strict_loads(text)

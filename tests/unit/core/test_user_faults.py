@@ -2,9 +2,7 @@
 
 import importlib.util
 import os
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,7 +19,7 @@ CODE += "def parse(text):\n    return json.loads(text)\n"
 
 
 @pytest.fixture
-def plugin(here: Path) -> ModuleType:
+def plugin(here):
     (here / "plug.py").write_text(CODE)
     spec = importlib.util.spec_from_file_location("plug", here / "plug.py")
     module = importlib.util.module_from_spec(spec)
@@ -29,7 +27,7 @@ def plugin(here: Path) -> ModuleType:
     return module
 
 
-def raised(work: Callable[..., object], *args: object) -> BaseException:
+def raised(work, *args):
     """What the call raises, without the frame of this test: that is a file of the user's too."""
     try:
         work(*args)
@@ -38,7 +36,7 @@ def raised(work: Callable[..., object], *args: object) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def test_a_typo_in_a_metric_names_file_and_line(plugin: ModuleType) -> None:
+def test_a_typo_in_a_metric_names_file_and_line(plugin):
     error = RagpipeError("metric mine on case q/default: NameError: name 'lenght' is not defined\n    the run stops")
     error.__cause__ = raised(plugin.grade, "x")
     assert user_fault(error).splitlines() == [
@@ -53,30 +51,30 @@ def test_a_typo_in_a_metric_names_file_and_line(plugin: ModuleType) -> None:
     ]
 
 
-def test_an_error_below_the_users_code_is_told_where_that_called(plugin: ModuleType) -> None:
+def test_an_error_below_the_users_code_is_told_where_that_called(plugin):
     text = user_fault(raised(plugin.parse, "{"))
     assert text.splitlines()[0].startswith("JSONDecodeError: ")
     assert text.splitlines()[-1] == "this is a fault in your own code, at plug.py:10"
 
 
-def test_an_error_of_ragpipe_is_none_of_the_users() -> None:
+def test_an_error_of_ragpipe_is_none_of_the_users():
     """Raised inside the package, with no file of the user's on the way."""
     error = raised(sha256, object())
     assert user_fault(error) == ""
 
 
-def test_what_is_refused_is_no_fault_of_code(plugin: ModuleType) -> None:
+def test_what_is_refused_is_no_fault_of_code(plugin):
     error = ConfigError("wrong", [Problem("a", "b", "c", "d")])
     error.__cause__ = raised(plugin.grade, "x")
     assert user_fault(error) == ""
 
 
-def test_borders_between_texts_count() -> None:
+def test_borders_between_texts_count():
     assert len({name_digest("ab", "c"), name_digest("a", "bc"), name_digest("abc"), name_digest("ab", "c", "")}) == 4
 
 
 @pytest.fixture(params=["/dev/zero", "fifo"])
-def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def endless(request, tmp_path):
     if request.param != "fifo":
         return Path(request.param)
     os.mkfifo(tmp_path / "fifo")
@@ -84,17 +82,17 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("read", [read_recorded_file, read_calibration, read_drift_record, read_text])
-def test_a_file_without_an_end_is_refused(endless: Path, read) -> None:
+def test_a_file_without_an_end_is_refused(endless, read):
     with pytest.raises(RagpipeError, match="not a regular file"):
         read(endless)
 
 
-def test_so_is_a_configuration(endless: Path) -> None:
+def test_so_is_a_configuration(endless):
     with pytest.raises(OSError, match="not a regular file"):
         yaml_text(endless)
 
 
-def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_a_size(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"a\r\nb\xc3\xa9")
     assert (named_bytes(path, 6), named_text(path)) == (b"a\r\nb\xc3\xa9", "a\nb\u00e9")

@@ -4,26 +4,21 @@ import gzip
 import io
 import json
 import lzma
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.data import text_lines
-from ragpipe.data.dataset import Dataset
 from ragpipe.data.recognition import recognise
 
-Open = Callable[..., Dataset]
 ROWS = [{"id": f"q{n}", "question": f"Who wrote book {n}?", "answer": "Ada.", "contexts": ["Ada."]} for n in range(3)]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 LIST = json.dumps(ROWS)
 CSV = "id,question,answer\n" + "".join(f"q{n},Who wrote book {n}?,Ada.\n" for n in range(3))
 
 
-def _arrow(write: Any) -> bytes:
+def _arrow(write):
     table, sink = pa.Table.from_pylist(ROWS), io.BytesIO()
     with write(sink, table.schema) as writer:
         writer.write_table(table)
@@ -43,7 +38,7 @@ def _arrow(write: Any) -> bytes:
     ("d.jsonl", LIST.encode()),
     ("d.json.gz", gzip.compress(LINES.encode(), mtime=0)),
 ])  # fmt: skip
-def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file, tmp_path, name, content):
     records = list(open_file({name: content}))
     assert [record.sample.id for record in records] == ["q0", "q1", "q2"]
     found = recognise(tmp_path / name)
@@ -57,14 +52,14 @@ def test_a_packed_or_misnamed_file_is_read_as_what_it_is(open_file: Open, tmp_pa
     ("d.jsonl.zst", b"\x28\xb5\x2f\xfd0000", "zstd"),
     ("d.arrow", b"ARROW1\0\0broken", "write it again"),
 ])  # fmt: skip
-def test_what_cannot_be_unpacked_is_refused(open_file: Open, name: str, content: bytes, told: str) -> None:
+def test_what_cannot_be_unpacked_is_refused(open_file, name, content, told):
     with pytest.raises(DataError) as refused:
         list(open_file({name: content}))
     assert name in str(refused.value)
     assert told in str(refused.value)
 
 
-def test_a_file_may_not_unpack_to_any_size(open_file: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_not_unpack_to_any_size(open_file, monkeypatch):
     monkeypatch.setattr(text_lines, "MAX_UNPACKED", 1 << 20)
     bomb = gzip.compress(LINES.encode() + b" " * (4 << 20))
     with pytest.raises(DataError, match="when it is unpacked"):
@@ -76,7 +71,7 @@ def test_a_file_may_not_unpack_to_any_size(open_file: Open, monkeypatch: pytest.
     (["data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "dataset_info.json", "state.json"], "load_from_disk"),
     (["dataset_dict.json", "train/state.json", "train/data-00000-of-00001.arrow", "test/state.json"], "test, train"),
 ])  # fmt: skip
-def test_a_folder_of_save_to_disk_says_what_to_give(tmp_path: Path, names: list[str], told: str) -> None:
+def test_a_folder_of_save_to_disk_says_what_to_give(tmp_path, names, told):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"{}")

@@ -1,7 +1,6 @@
 """Several live methods in one run: what each is, what each is asked, and whose answers another run keeps."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ THREE: dict[str, Any] = {
 
 
 @pytest.fixture
-def plugin(code_here) -> Path:
+def plugin(code_here):
     (code_here / "modes.py").write_text(
         "def answer(sample):\n"
         "    asked = sample['params'].pop('k')\n"  # a system may change what it gets
@@ -38,7 +37,7 @@ def plugin(code_here) -> Path:
     return code_here
 
 
-def test_a_method_may_be_of_another_kind() -> None:
+def test_a_method_may_be_of_another_kind():
     http = HttpSystem(
         kind="http", url="http://127.0.0.1:1/ask", timeout_s=5,
         methods={"web": {}, "here": {"kind": "python", "callable": "modes:answer"}},
@@ -49,19 +48,17 @@ def test_a_method_may_be_of_another_kind() -> None:
     assert (web.timeout_s, here.timeout_s) == (5, 5)
 
 
-async def collect(settings: PythonSystem, journal: Path) -> list[tuple[str, str, int, str | None, int | None]]:
-    await CollectStage(open_methods(settings, ["modes"]), journal).run(lambda: iter(SAMPLES))
-    outputs = collected_outputs(journal, settings.method_names)
-    return [
-        (o.sample_id, o.method, o.repeat, o.answer, None if o.chunks is None else len(o.chunks))
-        for group in outputs.values()
-        for o in group
-    ]
+async def collect(settings, journal):
+    plugins = [settings.callable.partition(":")[0]]
+    await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
+    return collected_outputs(journal, settings.method_names)
 
 
-async def test_each_method_is_asked_with_its_params_and_the_tables_have_their_order(plugin: Path) -> None:
+async def test_each_method_is_asked_with_its_params_and_the_tables_have_their_order(plugin):
     """The order of the section, not of the alphabet; a parameter that one question changes is whole for the next."""
-    assert await collect(PythonSystem(**THREE), plugin / "j.jsonl") == [
+    outputs = await collect(PythonSystem(**THREE), plugin / "j.jsonl")
+    found = [(o.sample_id, o.method, o.repeat, o.answer, o.chunks and len(o.chunks)) for group in outputs.values() for o in group]
+    assert found == [
         row
         for i in range(3)
         for row in (
@@ -71,7 +68,7 @@ async def test_each_method_is_asked_with_its_params_and_the_tables_have_their_or
     ]  # fmt: skip
 
 
-def identity(**changes: Any) -> dict[str, Any]:
+def identity(**changes):
     settings = PythonSystem(**{**THREE, **changes})
     return {"dataset": {}, "data": "d", "ragpipe": "1", "format": 1, "system": settings.identity()}
 
@@ -90,15 +87,15 @@ CHANGED = {**THREE["methods"], "wide": {"params": {"k": 30}}}
     ({"prices": {"input": 1.0, "output": 2.0}}, ["plain", "wide", "closed_book"]),
     ({"concurrency": 9, "retries": 0}, ["plain", "wide", "closed_book"]),
 ])  # fmt: skip
-def test_the_answers_of_a_method_that_is_as_it_was_are_kept(changes: dict[str, Any], kept: list[str]) -> None:
+def test_the_answers_of_a_method_that_is_as_it_was_are_kept(changes, kept):
     assert kept_methods(identity(), identity(**changes), frozenset()) == kept
 
 
-def test_other_questions_keep_no_answer() -> None:
+def test_other_questions_keep_no_answer():
     assert kept_methods(identity(), {**identity(), "data": "e"}, frozenset()) == []
 
 
-def test_an_edited_source_counts_unless_the_version_alone_does() -> None:
+def test_an_edited_source_counts_unless_the_version_alone_does():
     before = with_sources(identity(), {"plain": {"modes": "1" * 64}, "wide": {"modes": "1" * 64}})
     after = with_sources(identity(), {"plain": {"modes": "2" * 64}, "wide": {"modes": "1" * 64}})
     assert kept_methods(before, after, frozenset()) == ["wide", "closed_book"]
@@ -107,7 +104,7 @@ def test_an_edited_source_counts_unless_the_version_alone_does() -> None:
     assert {name: len(texts) for name, texts in versions.items()} == {"plain": 2, "closed_book": 1, "wide": 1}
 
 
-def test_one_method_has_the_same_identity_alone_and_beside_others() -> None:
+def test_one_method_has_the_same_identity_alone_and_beside_others():
     alone = PythonSystem(kind="python", callable="modes:answer", method="plain", params=THREE["params"], version="1")
     assert method_identities(alone.identity())["plain"] == method_identities(identity()["system"])["plain"]
 
@@ -124,43 +121,38 @@ def answer(sample):
 
 
 @pytest.fixture
-def here(code_here) -> Path:
+def here(code_here):
     (code_here / "moody.py").write_text(MOODY)
     (code_here / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital {i}?"}}\n' for i in range(3)))
     return code_here
 
 
-async def collect_of_repeats(settings: PythonSystem, journal: Path) -> dict[str, list[Output]]:
-    await CollectStage(open_methods(settings, ("moody",)), journal).run(lambda: iter(SAMPLES))
-    return collected_outputs(journal)
-
-
-async def test_only_the_repeats_that_are_missing_or_failed_are_asked_again(here: Path) -> None:
+async def test_only_the_repeats_that_are_missing_or_failed_are_asked_again(here):
     settings, journal = PythonSystem(kind="python", callable="moody:answer", repeats=3), here / "j.jsonl"
-    await collect_of_repeats(settings, journal)
+    await collect(settings, journal)
     lines = journal.read_text().splitlines()
     kept = [line for line in lines if not ('"s1"' in line and json.loads(line)["repeat"] == 2)]
     failed = Output(sample_id="s2", repeat=3, error="down").model_dump_json()
     kept.append(json.dumps({"sample_id": "s2", "method": "default", "repeat": 3, "failed": True, "output": failed}))
     journal.write_text("".join(f"{line}\n" for line in kept))
     (here / "asked.txt").unlink()
-    found = await collect_of_repeats(settings, journal)
+    found = await collect(settings, journal)
     assert sorted((here / "asked.txt").read_text().split()) == ["s1", "s2"]
     assert all(output.error is None for outputs in found.values() for output in outputs)
 
 
-async def test_a_line_that_holds_no_output_is_named_with_its_repeat(here: Path) -> None:
+async def test_a_line_that_holds_no_output_is_named_with_its_repeat(here):
     journal = here / "j.jsonl"
     settings = PythonSystem(kind="python", callable="moody:answer", repeats=2)
-    await collect_of_repeats(settings, journal)
+    await collect(settings, journal)
     bad = {"sample_id": "s1", "method": "default", "repeat": 2, "failed": False, "output": '{"answer": null}'}
     with journal.open("a") as file:
         file.write(json.dumps(bad) + "\n")
     with pytest.raises(DataError, match=r"sample 's1', method 'default', repeat 2: output"):
-        await collect_of_repeats(settings, journal)
+        await collect(settings, journal)
 
 
-def moody_run(*extra: str) -> int:
+def moody_run(*extra):
     return main([
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=moody", "system=python", "plugins=[moody]",
         "system.callable=moody:answer", "system.concurrency=1", "system.repeats=2", *extra,
@@ -168,7 +160,7 @@ def moody_run(*extra: str) -> int:
 
 
 @pytest.mark.slow
-def test_the_answers_of_one_question_are_cases_in_one_cluster(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_answers_of_one_question_are_cases_in_one_cluster(here, capsys):
     """q0 is grounded both times; of q1 and q2 (asked 3rd, 4th, 5th and 6th) the even askings: the mean is 4 of 6, over
     three questions."""
     assert moody_run() == 0

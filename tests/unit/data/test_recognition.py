@@ -5,9 +5,7 @@ import os
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from ragpipe.data import recognition
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.expressions import Expression
 from ragpipe.data.file_formats import HEAD_BYTES, read_head
-from ragpipe.data.recognition import Recognised, recognise, record_list
+from ragpipe.data.recognition import recognise, record_list
 from ragpipe.data.settings import DatasetSettings
 
 NONE = ""
@@ -82,12 +80,12 @@ EXPECTED = {name: option for option, names in FILES.items() for name in names}
 
 
 @pytest.fixture
-def shapes(real_data: Callable[[str], Path]) -> Path:
+def shapes(real_data):
     return real_data("shapes")
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_file_of_a_real_package_is_told_whatever_its_name_and_no_other_option_fits(shapes: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_of_a_real_package_is_told_whatever_its_name_and_no_other_option_fits(shapes, tmp_path, name):
     file = shapes / name
     if file.is_file():
         file = Path(shutil.copyfile(file, tmp_path / f"export{file.suffix}"))
@@ -96,7 +94,7 @@ def test_a_file_of_a_real_package_is_told_whatever_its_name_and_no_other_option_
     assert bool(found.unusable) == (not found.option)
 
 
-def test_every_file_of_the_shapes_is_in_the_table(shapes: Path) -> None:
+def test_every_file_of_the_shapes_is_in_the_table(shapes):
     files = {path.relative_to(shapes).as_posix() for path in shapes.rglob("*") if path.is_file()}
     assert files - {"README.md"} == set(EXPECTED) - {"beir"}
 
@@ -111,14 +109,14 @@ def test_every_file_of_the_shapes_is_in_the_table(shapes: Path) -> None:
     ("ragas/scores.json", "no questions or answers"),
     ("langsmith/feedback.jsonl", "export the runs"),
 ])  # fmt: skip
-def test_a_file_that_cannot_be_used_says_why(shapes: Path, name: str, reason: str) -> None:
+def test_a_file_that_cannot_be_used_says_why(shapes, name, reason):
     found = recognise(shapes / name)
     assert reason in found.unusable
     assert reason in found.sentence(name)
 
 
 @pytest.mark.slow
-def test_no_public_set_is_mistaken_for_a_tools(real_data: Callable[[str], Path]) -> None:
+def test_no_public_set_is_mistaken_for_a_tools(real_data):
     root = real_data("shapes").parent
     told = {}
     for path in sorted(root.rglob("*")):
@@ -129,16 +127,10 @@ def test_no_public_set_is_mistaken_for_a_tools(real_data: Callable[[str], Path])
     assert told == {}
 
 
-def _written(folder: Path, name: str, content: Any) -> Path:
+def _written(folder, name, content):
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
-
-
-def _told(path: Path) -> Recognised:
-    found = recognise(path)
-    assert found is not None
-    return found
 
 
 NATIVE = {"id": "q1", "question": "Why?", "answer": "Because.", "contexts": ["c"]}
@@ -153,8 +145,8 @@ NATIVE = {"id": "q1", "question": "Why?", "answer": "Because.", "contexts": ["c"
     ("a.csv", "id;question;answer\nq1;Why?;A.\n", ("dataset.delimiter=;",)),
     ("a.tsv", "id\tquestion\tanswer\nq1\tWhy?\tA.\n", ()),
 ])  # fmt: skip
-def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path: Path, name: str, content: Any, words: tuple[str, ...]) -> None:
-    found = _told(_written(tmp_path, name, content))
+def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path, name, content, words):
+    found = recognise(_written(tmp_path, name, content))
     assert (found.option, found.arguments) == ("jsonl", words)
 
 
@@ -166,43 +158,43 @@ def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path: Path, name
     ],
     ids=["one unknown name", "a question alone", "own names", "corpus", "input and output"],
 )  # fmt: skip
-def test_an_unknown_shape_is_not_guessed(tmp_path: Path, content: dict[str, Any]) -> None:
+def test_an_unknown_shape_is_not_guessed(tmp_path, content):
     assert recognise(_written(tmp_path, "a.jsonl", json.dumps(content) + "\n" + json.dumps(content))) is None
 
 
-def test_a_record_that_fits_two_options_names_both(tmp_path: Path) -> None:
+def test_a_record_that_fits_two_options_names_both(tmp_path):
     both = {"user_input": "Why?", "response": "A.", "queryLogId": "7", "question": "Why?"}
-    found = _told(_written(tmp_path, "a.jsonl", json.dumps(both) + "\n" + json.dumps(both)))
+    found = recognise(_written(tmp_path, "a.jsonl", json.dumps(both) + "\n" + json.dumps(both)))
     assert {found.option, *found.others} == {"ragas", "query_logs"}
     assert "dataset=ragas or dataset=query_logs" in found.sentence("a.jsonl")
 
 
-def test_names_are_gathered_over_the_first_records(tmp_path: Path) -> None:
+def test_names_are_gathered_over_the_first_records(tmp_path):
     lines = [{"user_input": "Why?", "response": None}, {"user_input": "Who?", "retrieved_contexts": ["c"]}]
-    found = _told(_written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines))))
+    found = recognise(_written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines))))
     assert (found.option, found.evidence) == ("ragas", ("user_input", "response", "retrieved_contexts"))
 
 
-def test_a_document_larger_than_what_is_read_is_told_by_its_beginning(tmp_path: Path) -> None:
+def test_a_document_larger_than_what_is_read_is_told_by_its_beginning(tmp_path):
     rows = [{"query_id": str(n), "query": "q" * 900, "gt_answer": "a", "response": "r", "retrieved_context": []} for n in range(2000)]
     path = _written(tmp_path, "big.json", {"results": rows})
     assert path.stat().st_size > HEAD_BYTES
-    assert _told(path).option == "ragchecker"
+    assert recognise(path).option == "ragchecker"
 
 
-def test_at_most_the_first_megabyte_is_read(tmp_path: Path) -> None:
+def test_at_most_the_first_megabyte_is_read(tmp_path):
     native = json.dumps(NATIVE) + "\n"
     late = native * (HEAD_BYTES // len(native) + 1) + json.dumps({**NATIVE, "unknown": 1}) + "\n"
-    assert _told(_written(tmp_path, "a.jsonl", late)).option == "jsonl"
+    assert recognise(_written(tmp_path, "a.jsonl", late)).option == "jsonl"
 
 
-def test_pickles_archives_pipes_and_absent_files(tmp_path: Path) -> None:
+def test_pickles_archives_pipes_and_absent_files(tmp_path):
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": 1}))
-    assert "can run code" in _told(tmp_path / "a.pkl").unusable
+    assert "can run code" in recognise(tmp_path / "a.pkl").unusable
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("xl/workbook.xml", "")
-    assert "CSV" in _told(tmp_path / "a.zip").unusable
-    assert "JSON" in _told(_written(tmp_path, "a.html", "<!DOCTYPE html><html></html>")).unusable
+    assert "CSV" in recognise(tmp_path / "a.zip").unusable
+    assert "JSON" in recognise(_written(tmp_path, "a.html", "<!DOCTYPE html><html></html>")).unusable
     os.mkfifo(tmp_path / "pipe")
     assert recognise(tmp_path / "pipe") is None
     with pytest.raises(FileNotFoundError):
@@ -221,15 +213,15 @@ def test_pickles_archives_pipes_and_absent_files(tmp_path: Path) -> None:
         ({"question": "What?", "ground_truth": "This.", "answers": {"local_search": {"answer": "It."}}}, "graphrag"),
     ],
 )  # fmt: skip
-def test_the_shapes_of_the_source_documents(tmp_path: Path, record: dict[str, Any], option: str) -> None:
-    found = _told(_written(tmp_path, "a.json", [record, record]))
+def test_the_shapes_of_the_source_documents(tmp_path, record, option):
+    found = recognise(_written(tmp_path, "a.json", [record, record]))
     assert (found.option, found.others) == (option, ())
 
 
-def test_an_eval_set_is_told_by_its_folders(tmp_path: Path) -> None:
+def test_an_eval_set_is_told_by_its_folders(tmp_path):
     (tmp_path / "labeled" / "retrieval").mkdir(parents=True)
     _written(tmp_path, "labeled/retrieval/labels.json", [])
-    assert _told(tmp_path).option == "eval_set"
+    assert recognise(tmp_path).option == "eval_set"
 
 
 @pytest.mark.parametrize(("document", "path"), [
@@ -240,14 +232,14 @@ def test_an_eval_set_is_told_by_its_folders(tmp_path: Path) -> None:
     ({"a": {"b": {"c": {"d": {"rows": [{"q": 1}]}}}}}, ""),
     ({"a": {"b": [1, 2]}}, ""),
 ])  # fmt: skip
-def test_a_list_within_objects_is_found_by_a_path_that_leads_to_it(document: dict[str, Any], path: str, tmp_path: Path) -> None:
+def test_a_list_within_objects_is_found_by_a_path_that_leads_to_it(document, path, tmp_path):
     found, records = record_list(read_head(_written(tmp_path, "a.json", document)))
     assert found == path
     assert list(records) == (Expression(path)(document) if path else [])
 
 
 @pytest.mark.parametrize(("file", "option"), [("ragas/dataset.jsonl", "ragas"), ("squad_v2/dev-v2.0.json", "squad"), ("beir", "beir")])
-def test_a_file_taken_for_the_native_form_is_told_with_the_words_that_read_it(shapes: Path, file: str, option: str) -> None:
+def test_a_file_taken_for_the_native_form_is_told_with_the_words_that_read_it(shapes, file, option):
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(name="jsonl", path=file), shapes))
     assert f"dataset={option} dataset.path={file}" in str(refused.value).split("\n")[1]
@@ -259,9 +251,9 @@ def test_a_file_taken_for_the_native_form_is_told_with_the_words_that_read_it(sh
     ("mlflow/evaluate_results.csv", ()),
     ("deepeval/goldens.jsonl", ()),
 ])  # fmt: skip
-def test_a_format_is_named_where_neither_the_name_nor_the_option_says_it(shapes: Path, name: str, words: tuple[str, ...]) -> None:
-    assert _told(shapes / name).arguments == words
+def test_a_format_is_named_where_neither_the_name_nor_the_option_says_it(shapes, name, words):
+    assert recognise(shapes / name).arguments == words
 
 
-def test_every_option_of_the_table_is_shipped() -> None:
+def test_every_option_of_the_table_is_shipped():
     assert {shape.option for shape in recognition.shapes() if shape.option} - set(option_files("dataset")) == set()

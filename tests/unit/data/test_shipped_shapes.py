@@ -4,7 +4,6 @@ The values are copied by hand from the files. q02 is answered wrongly, q06 too, 
 marks and one passage.
 """
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,11 @@ from omegaconf import OmegaConf
 from ragpipe.core.errors import DataError
 from ragpipe.core.registry import option_folders
 from ragpipe.core.resources import conf_dir
-from ragpipe.data.dataset import Record, open_dataset
+from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-Real = Callable[[str], Path]
 
 CARDS = (
     "A library card is free for everyone who lives or works in Fennick Harbour. Visitors can buy a guest card for 4 crowns; "
@@ -45,7 +43,7 @@ TIMEOUT = "TimeoutError: the model did not answer in 10 s"
 
 
 @cache
-def section(option: str) -> dict[str, Any]:
+def section(option):
     """The option as the command line composes it, without a path."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         folders = ",".join(f"file://{folder}" for folder in option_folders())
@@ -53,7 +51,7 @@ def section(option: str) -> dict[str, Any]:
     return OmegaConf.to_container(composed.dataset, resolve=True)
 
 
-def read(real_data: Real, option: str, file: str, more: str = "") -> list[Record]:
+def read(real_data, option, file, more=""):
     """The records of a file; `more` is YAML that is added to the option, as its comment says how."""
     settings = {**section(option), "path": str(real_data(f"shapes/{file}"))}
     for name, value in (yaml.safe_load(more) or {}).items():
@@ -62,11 +60,11 @@ def read(real_data: Real, option: str, file: str, more: str = "") -> list[Record
     return list(open_dataset(DatasetSettings.model_validate(settings), Path("/")))
 
 
-def by_question(records: list[Record]) -> dict[str, Record]:
+def by_question(records):
     return {record.sample.question: record for record in records}
 
 
-def texts(record: Record) -> list[str]:
+def texts(record):
     return [chunk.text for chunk in record.output.chunks or []]
 
 
@@ -91,7 +89,7 @@ ANSWERED = [
 
 
 @pytest.mark.parametrize(("option", "file"), ANSWERED)
-def test_ten_questions_their_answers_and_passages(real_data: Real, option: str, file: str) -> None:
+def test_ten_questions_their_answers_and_passages(real_data, option, file):
     records = read(real_data, option, file)
     assert len(records) == (11 if file in ("deepeval/test_run_20261122_011809.json", "deepeval/evaluation_result.json") else 10)
     cases = by_question(records)
@@ -113,7 +111,7 @@ SPANS = [
 
 
 @pytest.mark.parametrize(("option", "file"), SPANS)
-def test_the_same_spans_are_the_same_cases(real_data: Real, option: str, file: str) -> None:
+def test_the_same_spans_are_the_same_cases(real_data, option, file):
     records = read(real_data, option, file)
     assert len(records) == 10
     cases = by_question(records)
@@ -137,7 +135,7 @@ def test_the_same_spans_are_the_same_cases(real_data: Real, option: str, file: s
     assert [c.id for c in two_searches.chunks] == ["history"]
 
 
-def test_all_retrievers_count_where_the_mapping_says_so(real_data: Real) -> None:
+def test_all_retrievers_count_where_the_mapping_says_so(real_data):
     more = "fields: {chunks: {each: 'retrievals[].documents[]', fields: {id: id, text: text, score: score}}}"
     cases = by_question(read(real_data, "openinference", "openinference/otlp.json", more))
     first, founded = "When is the library open on Saturdays?", "Who founded the library, and in which year?"
@@ -152,14 +150,14 @@ def test_all_retrievers_count_where_the_mapping_says_so(real_data: Real) -> None
     ("openinference", "openinference/console_exporter_pretty.txt", 1),
     ("openinference", "openinference/otlp_base64_ids.json", 0),
 ])  # fmt: skip
-def test_a_trace_that_the_export_cut_is_refused_or_left_out_on_request(real_data: Real, option: str, file: str, complete: int) -> None:
+def test_a_trace_that_the_export_cut_is_refused_or_left_out_on_request(real_data, option, file, complete):
     with pytest.raises(DataError, match=r"dataset\.filter=question"):
         read(real_data, option, file)
     if complete:
         assert len(read(real_data, option, file, "filter: question")) == complete
 
 
-def said(record: Record, name: str) -> Any:
+def said(record, name):
     """What a record says under a name of the table: a field, a name in one, or the ids and places of its chunks."""
     field, _, inner = name.partition(".")
     if field in ("ids", "places"):
@@ -271,7 +269,7 @@ FIELDS: list[tuple[str, list[str], int, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("option", "files", "count", "question", "expected"), FIELDS)
-def test_a_case_field_by_field(real_data: Real, option: str, files: list[str], count: int, question: str, expected: dict[str, Any]) -> None:
+def test_a_case_field_by_field(real_data, option, files, count, question, expected):
     for file in files:
         records = read(real_data, option, file)
         assert len(records) == count
@@ -279,7 +277,7 @@ def test_a_case_field_by_field(real_data: Real, option: str, files: list[str], c
         assert {name: said(record, name) for name in expected} == expected, file
 
 
-def test_ragas_ids_pair_files_with_the_same_references(real_data: Real) -> None:
+def test_ragas_ids_pair_files_with_the_same_references(real_data):
     ids = [[r.sample.id for r in read(real_data, "ragas", f"ragas/{file}")] for file in ("dataset.csv", "result.parquet")]
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 10
@@ -291,12 +289,13 @@ def test_ragas_ids_pair_files_with_the_same_references(real_data: Real) -> None:
     assert by_question(columns)[Q06].output.answer == A06
 
 
-def test_ragas_refuses_several_turns(real_data: Real) -> None:
+@pytest.mark.parametrize(("option", "file"), [("ragas", "ragas/multi_turn.jsonl"), ("langsmith", "langsmith/runs.jsonl")])
+def test_several_turns_and_the_runs_of_an_experiment_are_no_cases(real_data, option, file):
     with pytest.raises(DataError, match="question"):
-        read(real_data, "ragas", "ragas/multi_turn.jsonl")
+        read(real_data, option, file)
 
 
-def test_langfuse_with_the_references_of_its_data_set(real_data: Real) -> None:
+def test_langfuse_with_the_references_of_its_data_set(real_data):
     more = """
       files: {main: traces_full.jsonl, run: dataset_run.json, items: dataset_items_page.json}
       join:
@@ -309,13 +308,8 @@ def test_langfuse_with_the_references_of_its_data_set(real_data: Real) -> None:
     assert (case[Q02].sample.references, case[Q09].sample.references) == (R02, R09)
 
 
-def test_runs_are_no_results_of_an_experiment(real_data: Real) -> None:
-    with pytest.raises(DataError, match="question"):
-        read(real_data, "langsmith", "langsmith/runs.jsonl")
-
-
 @pytest.mark.parametrize("file", ["results.json", "results.jsonl"])
-def test_promptfoo(real_data: Real, file: str) -> None:
+def test_promptfoo(real_data, file):
     records = read(real_data, "promptfoo", f"promptfoo/{file}")
     assert len(records) == 20
     case = {(r.sample.id, r.output.method): r for r in records}
@@ -334,7 +328,7 @@ def test_promptfoo(real_data: Real, file: str) -> None:
     assert "apiKey" not in str([r.sample for r in records])
 
 
-def test_open_rag_eval(real_data: Real) -> None:
+def test_open_rag_eval(real_data):
     records = read(real_data, "open_rag_eval", "open_rag_eval/answers.csv")
     assert len(records) == 13
     case = {(r.sample.id, r.output.repeat): r.output for r in records}
@@ -349,7 +343,7 @@ def test_open_rag_eval(real_data: Real) -> None:
     assert [c.text for c in case["q10", 1].chunks] == [ARCHIVE]
 
 
-def test_open_rag_eval_results(real_data: Real) -> None:
+def test_open_rag_eval_results(real_data):
     records = read(real_data, "open_rag_eval_results", "open_rag_eval/eval_results.json")
     case = {(r.sample.id, r.output.repeat): r.output for r in records}
     assert len(records) == len(case) == 11  # 8 queries, 3 of them with two runs
@@ -362,7 +356,7 @@ def test_open_rag_eval_results(real_data: Real) -> None:
     assert case["q07", 1].recorded["citation_f1"] is None
 
 
-def test_llamaindex_predictions_by_position(real_data: Real) -> None:
+def test_llamaindex_predictions_by_position(real_data):
     questions = read(real_data, "llamaindex", "llama_index/labelled_rag_dataset.json")
     assert [(r.sample.references, r.output) for r in questions][1] == (R02, None)
     more = """
@@ -375,7 +369,7 @@ def test_llamaindex_predictions_by_position(real_data: Real) -> None:
     assert texts(case[Q02]) == [CARDS, FINES]
 
 
-def test_trulens_with_its_feedback(real_data: Real) -> None:
+def test_trulens_with_its_feedback(real_data):
     more = """
       files: {main: trulens_events.rows.jsonl, feedback: records_and_feedback.csv}
       join: {feedback: {file: feedback, by: record_id, key: trace_id}}
@@ -386,7 +380,7 @@ def test_trulens_with_its_feedback(real_data: Real) -> None:
     assert case[Q09].output.recorded == {"overlap": 0.1}
 
 
-def test_beir(real_data: Real) -> None:
+def test_beir(real_data):
     records = read(real_data, "beir", "beir")
     assert {r.sample.id: r.sample.gains for r in records} == {
         "q05": {"boat": 1}, "q06": {"rooms": 1, "history": 0}, "q07": {"history": 2}, "q08": {"printing": 1},
@@ -396,7 +390,7 @@ def test_beir(real_data: Real) -> None:
     assert [r.sample.id for r in train] == ["q01", "q02", "q03", "q04"]
 
 
-def test_beir_with_a_run(real_data: Real) -> None:
+def test_beir_with_a_run(real_data):
     more = """
       files: {run: results.json, corpus: corpus.jsonl}
       join:
@@ -411,7 +405,7 @@ def test_beir_with_a_run(real_data: Real) -> None:
     assert texts(case[Q10]) == [ARCHIVE]
 
 
-def test_squad_with_predictions(real_data: Real) -> None:
+def test_squad_with_predictions(real_data):
     more = """
       files: {main: dev-v2.0.json, predictions: predictions.json}
       join: {predicted: {file: predictions, records: entries(@), by: key, key: qa.id}}
@@ -422,7 +416,7 @@ def test_squad_with_predictions(real_data: Real) -> None:
     assert (case[Q09].output.answer, case[Q09].output.abstained) == ("", True)
 
 
-def test_inspect_ai(real_data: Real) -> None:
+def test_inspect_ai(real_data):
     file = "inspect_ai/2026-11-22T01-09-15-00-00_library-rag_Q6kQ5VqCaKnifULHPiap9w.json"
     records = read(real_data, "inspect_ai", file)
     case = {(r.sample.id, r.output.repeat): r for r in records}
