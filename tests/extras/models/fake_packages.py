@@ -8,9 +8,6 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
-
-import pytest
 
 from ragpipe.extras.models import detector_settings
 
@@ -18,7 +15,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 ARCHITECTURES = {"lettucedetect": "ModernBertForTokenClassification", "nli": "BertForSequenceClassification"}
 
 
-def write_files(folder: Path, family: str = "lettucedetect") -> Path:
+def write_files(folder, family="lettucedetect"):
     """A folder with the three files of a model; its weights are no weights: what hashes and looks needs no more."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"architectures": [ARCHITECTURES[family]]}), encoding="utf-8")
@@ -27,34 +24,34 @@ def write_files(folder: Path, family: str = "lettucedetect") -> Path:
     return folder
 
 
-def share(logit: float) -> float:
+def share(logit):
     return 1 / (1 + math.exp(-logit))
 
 
 class Packages:
     """What stands in for the packages. `asked` are the inputs of the networks, `loaded` the folders of the models."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit):
         self.limit = limit
         self.asked: list[tuple[str, str]] = []
         self.loaded: list[str] = []
         self.labels = {0: "contradiction", 1: "Entailment"}
 
-    def tokenizer(self, folder: str, **options: Any) -> Any:
+    def tokenizer(self, folder, **options):
         assert options == {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
-        def encode(text: str, pair: str = "", *, add_special_tokens: bool = True, return_offsets_mapping: bool = False) -> Any:
+        def encode(text, pair="", *, add_special_tokens=True, return_offsets_mapping=False):
             places = [match.span() for match in _WORD.finditer(text)]
             return {"input_ids": [*places, *_WORD.findall(pair), *"###"], "offset_mapping": places}
 
         encode.model_max_length, encode.all_special_tokens = self.limit, ["[SEP]"]  # type: ignore[attr-defined]
         return encode
 
-    def detector(self, *, method: str, model_path: str, **options: Any) -> Any:
+    def detector(self, *, method, model_path, **options):
         assert (method, options["trust_remote_code"]) == ("transformer", False)
         self.loaded.append(model_path)
 
-        def predict_prompt(prompt: str, answer: str, output_format: str) -> list[dict[str, float]]:
+        def predict_prompt(prompt, answer, output_format):
             assert output_format == "tokens"
             self.asked.append((prompt, answer))
             known = set(_WORD.findall(prompt))
@@ -62,15 +59,15 @@ class Packages:
 
         return SimpleNamespace(predict_prompt=predict_prompt)
 
-    def classifier(self, folder: str, **options: Any) -> Any:
+    def classifier(self, folder, **options):
         assert options == {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
         self.loaded.append(folder)
         return SimpleNamespace(config=SimpleNamespace(id2label=self.labels))
 
-    def pipeline(self, task: str, model: Any, **_: Any) -> Any:
+    def pipeline(self, task, model, **_):
         assert task == "text-classification"
 
-        def classify(inputs: list[dict[str, str]], **_: Any) -> list[list[dict[str, Any]]]:
+        def classify(inputs, **_):
             rows = []
             for one in inputs:
                 self.asked.append((one["text"], one["text_pair"]))
@@ -82,7 +79,7 @@ class Packages:
         return classify
 
 
-def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
+def install(monkeypatch, limit=1000):
     """Put the fakes where the packages would be imported from. `limit`: tokens that the models read at once."""
     packages = Packages(limit)
     modules = {
@@ -106,5 +103,5 @@ def install(monkeypatch: pytest.MonkeyPatch, limit: int = 1000) -> Packages:
     return packages
 
 
-def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
+def uninstall(monkeypatch):
     monkeypatch.setattr(detector_settings, "find_spec", lambda name: None)

@@ -61,13 +61,13 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     assert found["near"] == pytest.approx(sum(_cosine("What is near?", other) for other in ("What is near?", "abc", "xyz")) / 3, abs=1e-6)
 
 
-def _cosine(one: str, other: str) -> float:
+def _cosine(one, other):
     """Over the counts of letters, as the test server has them."""
     a, b = ([text.lower().count(chr(97 + i)) for i in range(26)] for text in (one, other))
     return sum(x * y for x, y in zip(a, b, strict=True)) / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
 
 
-def by_provider(here: Path, url: str, *words: str) -> list[str]:
+def by_provider(here, url, *words):
     return [
         "dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=litellm",
         "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={url}", f"embedder.api_key_env={KEY}", *words,

@@ -5,7 +5,6 @@ The packages are replaced (`fake_packages`) but in the last test.
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def write(path: Path) -> Path:
+def write(path):
     chunks = [{"id": "c1", "text": TEA}, {"id": "c2", "text": HEAT}]
     shared = {"question": "Where does tea come from?", "reference": HALF, "contexts": chunks}
     path.write_text("".join(json.dumps({**shared, **case}) + "\n" for case in CASES), encoding="utf-8")
@@ -48,17 +47,17 @@ def models(monkeypatch):
     return install(monkeypatch, limit=128)
 
 
-def words(*more: str, metrics: str = "faithfulness,context_recall,citation,groundedness") -> list[str]:
+def words(*more, metrics="faithfulness,context_recall,citation,groundedness"):
     model = ["judge=detector", "judge.path=model", "metrics.faithfulness.steps=combined"]
     return ["dataset=jsonl", "dataset.path=d.jsonl", f"metrics=[{metrics}]", *model, *more]
 
 
-def scores(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def scores(folder):
     rows = pq.read_table(folder / "iteration-1" / "scores.parquet").to_pylist()
     return {(row["sample_id"], row["score_name"]): row for row in rows}
 
 
-def latest(here: Path) -> Path:
+def latest(here):
     return (here / "outputs" / "run" / "latest").resolve()
 
 

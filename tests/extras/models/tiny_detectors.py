@@ -1,9 +1,6 @@
 """Tokenizers and models of detectors that are small enough to be made in a test, in the files that published models have."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 _TEXT = (
     "passage Passage 1 2 3 4 5 6 7 8 9 0 : . , ? \" ' Briefly answer the following question Bear in mind that your response should be "
@@ -15,7 +12,7 @@ WORDS = _TEXT.split()
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
-def write_tokenizer(folder: Path) -> Path:
+def write_tokenizer(folder):
     """A tokenizer.json that splits at blanks and punctuation: [CLS] a [SEP] b [SEP]. Returns the path of its configuration."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
@@ -36,7 +33,7 @@ def write_tokenizer(folder: Path) -> Path:
     return path
 
 
-def write_modernbert(folder: Path, *, seed: int = 0, limit: int = 8192) -> Path:
+def write_modernbert(folder, *, seed=0, limit=8192):
     """A random ModernBERT that classifies tokens, in the form in which LettuceDetect publishes its models."""
     import torch
     from transformers import ModernBertConfig, ModernBertForTokenClassification
@@ -55,7 +52,7 @@ def write_modernbert(folder: Path, *, seed: int = 0, limit: int = 8192) -> Path:
     return folder
 
 
-def widen(model: Any) -> None:
+def widen(model):
     """Wider weights than those that a training begins with: other words give another number, and all labels occur."""
     import torch
 
@@ -65,7 +62,7 @@ def widen(model: Any) -> None:
                 weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
 
 
-def write_nli(folder: Path, *, kind: str, labels: Sequence[str], seed: int = 0) -> Path:
+def write_nli(folder, *, kind, labels, seed=0):
     """A random cross-encoder: `bert` (with segments), `roberta` (its places begin behind the padding) or `deberta-v2`."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from ragpipe.extras.ray.process import end_session
 from tests.extras.ray.slice_runs import until
@@ -13,7 +12,7 @@ from tests.extras.ray.slice_runs import until
 class RayCluster:
     """A cluster on this machine: its address, its nodes by the process that started each, and what others need to join it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self._folder = folder
         (folder / "token").write_text("3f9d" * 16)
         self.environment = {
@@ -25,7 +24,7 @@ class RayCluster:
         self.nodes: list[int] = []
         self.address = ""
 
-    def add_node(self, *before: str) -> int:
+    def add_node(self, *before):
         """Start a node with one core, with the words of another program before its command."""
         log = self._folder / f"node-{len(self.nodes)}.log"
         joins = (
@@ -45,6 +44,6 @@ class RayCluster:
             self.address = re.findall(r"--address='(\S+)'", log.read_text())[0]
         return process.pid
 
-    def close(self) -> None:
+    def close(self):
         for node in reversed(self.nodes):
             end_session(node)

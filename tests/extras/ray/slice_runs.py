@@ -5,10 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tests.support.harness import ROOT
 
@@ -41,7 +39,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-def write_place(folder: Path, cases: int = CASES) -> Path:
+def write_place(folder, cases=CASES):
     """A folder with cases and the plugin, to run in."""
     (folder / "slow_plugin.py").write_text(PLUGIN)
     with open(folder / "cases.jsonl", "w") as file:
@@ -53,7 +51,7 @@ def write_place(folder: Path, cases: int = CASES) -> Path:
     return folder
 
 
-def start(place: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+def start(place, *words, **environment):
     """A run in a process and a session of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "ragpipe", *WORDS, *words], cwd=place, text=True, start_new_session=True,
@@ -62,39 +60,39 @@ def start(place: Path, *words: str, **environment: str) -> subprocess.Popen[str]
     )  # fmt: skip
 
 
-def ended(place: Path, *words: str, code: int = 0, **environment: str) -> str:
+def ended(place, *words, code=0, **environment):
     process = start(place, *words, **environment)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == code, out
     return out
 
 
-def seals(place: Path, output_dir: str) -> Mapping[str, Any]:
+def seals(place, output_dir):
     """The seals of all tables of the run, by their names."""
     files = json.loads((place / output_dir / "workers" / "latest" / "seal.json").read_text())["files"]
     return {name: digest for name, digest in files.items() if name.endswith(".parquet")}
 
 
-def bytes_of(place: Path, output_dir: str) -> dict[str, bytes]:
+def bytes_of(place, output_dir):
     iteration = place / output_dir / "workers" / "latest" / "iteration-1"
     names = ("scores.parquet", "judge_inputs.parquet", "records.parquet", "metrics.json")
     return {name: (iteration / name).read_bytes() for name in names}
 
 
-def workers_of(place: Path, driver: int) -> list[int]:
+def workers_of(place, driver):
     """The processes that have measured here, without the driver, and that still live."""
     path = place / "measured"
     named = {int(line.split()[0]) for line in path.read_text().splitlines()} if path.exists() else set()
     return [pid for pid in named - {driver} if lives(pid)]
 
 
-def lives(pid: int) -> bool:
+def lives(pid):
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     return False
 
 
-def until(condition: Any, seconds: float = 30) -> Any:
+def until(condition, seconds=30):
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {seconds} s"

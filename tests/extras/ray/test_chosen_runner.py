@@ -24,14 +24,14 @@ GPU, CLUSTER = "runner.num_gpus=1", "runner.address=head:6379"
     ([*EMBEDDER, GPU, CLUSTER], "set store.url"),
     ([*EMBEDDER, GPU, CLUSTER, "store.url=mine://host/db"], None),
 ])  # fmt: skip
-def test_only_what_asks_no_server_goes_to_ray(words: list[str], why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_asks_no_server_goes_to_ray(words, why, monkeypatch):
     monkeypatch.setattr(RaySettings, "missing", lambda _: iter(()))  # the choice is the same where Ray is not installed
     monkeypatch.setattr(registry, "find", lambda kind, name: (lambda *_: None) if kind == "store" else find(kind, name))
     found = stays_here(compose(["+experiment=quickstart", "runner=ray", *words]))
     assert found is None if why is None else found is not None and why in found
 
 
-def test_the_runner_is_in_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runner_is_in_no_identity(monkeypatch):
     monkeypatch.setattr(RaySettings, "missing", lambda _: iter(()))
     words = ["runner.slice=7", "runner.num_gpus=1", "runner.env_vars=[HF_HOME]"]
     composed = [compose(["+experiment=quickstart", f"runner={kind}", *more]) for kind, more in (("local", []), ("ray", words))]

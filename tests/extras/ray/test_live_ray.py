@@ -1,7 +1,6 @@
 """A run with a language model and `runner=ray`: its own process asks, and says so."""
 
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ pytestmark = [
 RAY = ["runner=ray", "runner.workers=2", "runner.slice=6"]
 
 
-def test_a_run_that_asks_a_server_asks_in_its_own_process(tmp_path: Path) -> None:
+def test_a_run_that_asks_a_server_asks_in_its_own_process(tmp_path):
     with Server(tmp_path / "log", ("--latency-ms", "20")) as server:
         place = Place(tmp_path, server)
         assert f"runner=ray: {ASKS_HERE}" in place.ended("out", "task=plan", *RAY)

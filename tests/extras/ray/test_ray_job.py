@@ -16,7 +16,7 @@ PODS = [group["template"]["spec"] for group in (CLUSTER["headGroupSpec"], *CLUST
 
 
 @pytest.mark.slow
-def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch):
     assert (JOB["apiVersion"], JOB["kind"]) == ("ray.io/v1", "RayJob")
     python, module, name, *words = shlex.split(JOB["spec"]["entrypoint"].replace("$RAY_ADDRESS", "10.0.0.1:6379"))
     assert (python, module, name) == ("python", "-m", "ragpipe")
@@ -26,7 +26,7 @@ def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch: pytest.MonkeyP
     assert (config.runner.kind, config.runner.address, config.runner.slice) == ("ray", "10.0.0.1:6379", 500)
 
 
-def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge() -> None:
+def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge():
     containers = [container for pod in PODS for container in pod["containers"]]
     assert len(containers) == 2
     (image,) = {container["image"] for container in containers}
@@ -40,10 +40,10 @@ def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge() -> None
         assert sources == {"PGPASSWORD": {"name": "rag-store", "key": "password", "optional": True}}
 
 
-def test_connections_need_a_token_and_the_head_measures_nothing() -> None:
+def test_connections_need_a_token_and_the_head_measures_nothing():
     assert CLUSTER["authOptions"] == {"mode": "token"}
     assert CLUSTER["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
 
 
-def test_the_page_shows_the_image_of_this_version() -> None:
+def test_the_page_shows_the_image_of_this_version():
     assert f"rayproject/ray:{CLUSTER['rayVersion']}-py311" in (DOCS / "extras" / "ray.md").read_text(encoding="utf-8")

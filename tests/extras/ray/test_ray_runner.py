@@ -4,10 +4,8 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +31,7 @@ PASSED = "runner.env_vars=[MEASURED,SLOW_S,FATAL,FATAL_ONCE]"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[RayCluster]:
+def cluster():
     """Two nodes with a core each."""
     with tempfile.TemporaryDirectory(prefix="ray-") as folder, ExitStack() as stack:  # short: sockets lie in it
         made = RayCluster(Path(folder))
@@ -44,7 +42,7 @@ def cluster() -> Iterator[RayCluster]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """A folder with the cases, and with the run of one process in `local`."""
     folder = write_place(tmp_path_factory.mktemp("ray"), CASES)
     ended(folder, "output_dir=local", SLOW_S="0")
@@ -52,34 +50,34 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _measured_by_this_test(place: Path) -> None:
+def _measured_by_this_test(place):
     (place / "measured").unlink(missing_ok=True)
 
 
-def on(cluster: RayCluster, output_dir: str, *words: str) -> list[str]:
+def on(cluster, output_dir, *words):
     return [f"output_dir={output_dir}", "runner=ray", f"runner.address={cluster.address}", PASSED, *words]
 
 
-def variables(cluster: RayCluster | None = None, **more: str) -> dict[str, str]:
+def variables(cluster=None, **more):
     return {"SLOW_S": "0", "FATAL": "", "FATAL_ONCE": "", **(cluster.environment if cluster else {}), **more}
 
 
-def assert_same(place: Path, output_dir: str) -> None:
+def assert_same(place, output_dir):
     assert seals(place, output_dir) == seals(place, "local")
     assert bytes_of(place, output_dir) == bytes_of(place, "local")
 
 
-def children_of(process: subprocess.Popen[str]) -> list[int]:
+def children_of(process):
     listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return [int(pid) for pid in listed]
 
 
-def leftovers() -> set[str]:
+def leftovers():
     return {path.name for path in Path(tempfile.gettempdir()).glob("ragpipe-ray-*")}
 
 
 @pytest.mark.parametrize("largest", [1, 100, 1000])
-def test_two_nodes_give_the_bytes_of_one_process(place: Path, cluster: RayCluster, largest: int) -> None:
+def test_two_nodes_give_the_bytes_of_one_process(place, cluster, largest):
     words = on(cluster, f"of-{largest}", f"runner.slice={largest}")
     out = ended(place, *words, **variables(cluster))
     assert_same(place, f"of-{largest}")
@@ -89,7 +87,7 @@ def test_two_nodes_give_the_bytes_of_one_process(place: Path, cluster: RayCluste
     assert "(raylet)" not in out
 
 
-def test_a_cluster_of_its_own_gives_these_bytes_too(place: Path, tmp_path: Path) -> None:
+def test_a_cluster_of_its_own_gives_these_bytes_too(place, tmp_path):
     before, home = leftovers(), tmp_path / "home"
     home.mkdir()
     words = ["runner=ray", "runner.workers=3", "runner.slice=7"]
@@ -100,7 +98,7 @@ def test_a_cluster_of_its_own_gives_these_bytes_too(place: Path, tmp_path: Path)
     assert not (home / ".ray").exists()
 
 
-def test_slices_of_a_lost_node_are_measured_elsewhere(place: Path, cluster: RayCluster) -> None:
+def test_slices_of_a_lost_node_are_measured_elsewhere(place, cluster):
     node = cluster.add_node()
     process = start(place, *on(cluster, "lost", "runner.slice=50"), **variables(cluster, SLOW_S="0.02"))
     workers = until(lambda: len(found := workers_of(place, process.pid)) == 3 and found, 90)
@@ -115,7 +113,7 @@ def test_slices_of_a_lost_node_are_measured_elsewhere(place: Path, cluster: RayC
     assert len(measured) <= CASES + 2 * 50  # what the worker had under way, and what it had not handed over
 
 
-def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Path, cluster: RayCluster) -> None:
+def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place, cluster):
     words = on(cluster, "fatal", "runner.slice=10")
     out = ended(place, *words, code=6, **variables(cluster, FATAL="q34"))
     assert "rows 30 to 39 of block 0: 3 workers died over them (out of memory?" in out
@@ -126,7 +124,7 @@ def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place: Pa
 
 
 @pytest.mark.parametrize("kind", ["own", "cluster"])
-def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place: Path, cluster: RayCluster, kind: str) -> None:
+def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place, cluster, kind):
     words = on(cluster, f"killed-{kind}") if kind == "cluster" else [f"output_dir=killed-{kind}", "runner=ray"]
     before, told = leftovers(), variables(cluster if kind == "cluster" else None)
     words += ["runner.workers=2", "runner.slice=9"]
@@ -147,7 +145,7 @@ def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place: Path, 
         assert_same(place, f"killed-{kind}")
 
 
-def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothing(place: Path) -> None:
+def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothing(place):
     before = leftovers()
     process = start(place, "output_dir=mute", "runner=ray", "runner.workers=2", **variables(SLOW_S="0.2"))
     until(lambda: len(workers_of(place, process.pid)) == 2, 90)
@@ -160,7 +158,7 @@ def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothi
     assert leftovers() == before
 
 
-def test_ctrl_c_ends_the_tasks(place: Path, cluster: RayCluster) -> None:
+def test_ctrl_c_ends_the_tasks(place, cluster):
     words = on(cluster, "interrupted", "runner.slice=9")
     process = start(place, *words, **variables(cluster, SLOW_S="0.2"))
     workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found, 90)
@@ -171,7 +169,7 @@ def test_ctrl_c_ends_the_tasks(place: Path, cluster: RayCluster) -> None:
     until(lambda: not any(map(lives, workers)), 10)
 
 
-def test_variables_reach_the_workers_and_no_file(place: Path, cluster: RayCluster) -> None:
+def test_variables_reach_the_workers_and_no_file(place, cluster):
     ended(place, *on(cluster, "secret"), **variables(cluster, FATAL_ONCE=SECRET))
     roots = (place / "secret", Path(cluster.environment["RAY_TMPDIR"]))
     files = [path for root in roots for path in root.rglob("*") if path.is_file()]
@@ -192,7 +190,7 @@ class Keys(Computed):
 """
 
 
-def test_tasks_hold_no_key(place: Path) -> None:
+def test_tasks_hold_no_key(place):
     (place / "key_plugin.py").write_text(KEY_PLUGIN)
     words = ["plugins=[slow_plugin,key_plugin]", "+metrics.keys.class=key_plugin.Keys"]
     told = variables(MY_API_KEY="sk-sentinel", PGPASSWORD="sk-sentinel")
@@ -203,7 +201,7 @@ def test_tasks_hold_no_key(place: Path) -> None:
         assert set(scores["value"].to_pylist()) == {held}
 
 
-def test_what_cannot_be_used_ends_the_run_with_exit_code_2(place: Path) -> None:
+def test_what_cannot_be_used_ends_the_run_with_exit_code_2(place):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
@@ -214,7 +212,7 @@ def test_what_cannot_be_used_ends_the_run_with_exit_code_2(place: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a node other mounts")
-def test_a_node_that_does_not_see_the_run_folder_is_named(place: Path, cluster: RayCluster) -> None:
+def test_a_node_that_does_not_see_the_run_folder_is_named(place, cluster):
     hidden = place / "hidden"
     hidden.mkdir()
     node = cluster.add_node("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh")

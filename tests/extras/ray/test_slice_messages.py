@@ -18,7 +18,7 @@ TABLE = table_from({name: [ROW[name]] * 3 for name in SCORES.names}, SCORES)
 LINES = '{"sample_id": "é"}\n{"sample_id": "\u2028"}\n'.encode()
 
 
-def arrived(message: bytes) -> MeasuredSlice:
+def arrived(message):
     size, rest = HEAD.unpack_from(message)
     values, content = message[HEAD.size : HEAD.size + size], message[HEAD.size + size :]
     assert len(content) == rest
@@ -26,12 +26,12 @@ def arrived(message: bytes) -> MeasuredSlice:
 
 
 @pytest.mark.parametrize("asked", [[], [PackedInputs((), 0, b"ab"), PackedInputs((("x", 1),), 4, b"c")]])
-def test_a_slice_arrives_as_it_was_measured(asked: list[PackedInputs]) -> None:
+def test_a_slice_arrives_as_it_was_measured(asked):
     sent = MeasuredSlice(2, LINES, 1, [["timeout", "other"]], TABLE, asked)
     assert arrived(measured_message(sent, Slice(0, 0, 2))) == sent
 
 
-def test_a_failure_keeps_its_exit_code() -> None:
+def test_a_failure_keeps_its_exit_code():
     error = RagpipeError("no key")
     error.exit_code = 2
     with pytest.raises(WorkerFailure, match="no key") as caught:

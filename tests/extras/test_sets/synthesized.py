@@ -1,14 +1,11 @@
 """What must hold for every case of a synthesized set, checked against the documents alone."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from markdown_it import MarkdownIt
 
-from ragpipe.core.sample import Anchor, Chunk, Sample
+from ragpipe.core.sample import Chunk, Sample
 from ragpipe.core.text import normalise
-from ragpipe.data.markdown import Document
 from ragpipe.extras.test_sets.english import word_set
 from ragpipe.metrics.shared.ranking import matches_anchor
 
@@ -18,7 +15,7 @@ _FUNCTION_WORDS = word_set(
 )
 
 
-def chunks(documents: Iterable[Document]) -> list[Chunk]:
+def chunks(documents):
     """Each section with text as a retrieved chunk."""
     return [
         Chunk(id=f"{document.rel_path}#{section.line}", rank=1, rel_path=document.rel_path, heading_path=section.heading_path or None,
@@ -27,7 +24,7 @@ def chunks(documents: Iterable[Document]) -> list[Chunk]:
     ]  # fmt: skip
 
 
-def list_lengths(text: str) -> list[int]:
+def list_lengths(text):
     """The number of items of each outermost list of a Markdown text, by the parser."""
     lengths: list[int] = []
     for token in MarkdownIt("commonmark").parse(text):
@@ -38,7 +35,7 @@ def list_lengths(text: str) -> list[int]:
     return lengths
 
 
-def faults(case: Mapping[str, Any], documents: Sequence[Document]) -> list[str]:
+def faults(case, documents):
     """What is wrong with a case; empty for one that fits its documents."""
     sample = Sample.model_validate({key: value for key, value in case.items()})
     texts = {document.rel_path: normalise("\n".join(section.text for section in document.sections)) for document in documents}
@@ -67,7 +64,7 @@ def faults(case: Mapping[str, Any], documents: Sequence[Document]) -> list[str]:
     return wrong
 
 
-def _anchor_faults(place: Anchor, documents: Sequence[Document]) -> list[str]:
+def _anchor_faults(place, documents):
     hits = [chunk for chunk in chunks(documents) if matches_anchor(chunk, place, require_snippet=True)]
     missing = [
         snippet for snippet in place.snippets

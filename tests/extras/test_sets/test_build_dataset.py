@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,28 +19,28 @@ fields: {id: trace, question: ask.text, answer: reply, recorded: {fields: {grade
 
 
 @pytest.fixture
-def log(here: Path) -> Path:
+def log(here):
     (here / "conf" / "dataset").mkdir(parents=True)
     (here / "conf" / "dataset" / "bot.yaml").write_text(MAPPING, encoding="utf-8")
     return write(LOG)
 
 
-def write(lines: list[dict[str, Any]]) -> Path:
+def write(lines):
     path = Path("log.jsonl").absolute()
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
-def build(*words: str) -> int:
+def build(*words):
     return main(["task=build_dataset", "dataset=bot", *words])
 
 
-def cases(folder: str) -> list[dict[str, Any]]:
+def cases(folder):
     return [json.loads(line) for line in Path(folder, "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.slow
-def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_is_built_said_and_used(log, capsys):
     assert build("build.dir=set", "build.n=null", "seed=4") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "duplicates 4 1" in out
@@ -71,7 +70,7 @@ def test_a_set_is_built_said_and_used(log: Path, capsys: pytest.CaptureFixture[s
     (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
     (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
 ])  # fmt: skip
-def test_what_is_refused_writes_nothing(log: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:
+def test_what_is_refused_writes_nothing(log, capsys, words, says):
     before = sorted(path.name for path in Path().iterdir())
     assert build(*words) == 2
     assert says in capsys.readouterr().err
@@ -79,6 +78,6 @@ def test_what_is_refused_writes_nothing(log: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
-def test_without_a_data_set(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_data_set(log, capsys):
     assert main(["task=build_dataset", "build.dir=s"]) == 2
     assert "no data set" in capsys.readouterr().err

@@ -1,8 +1,6 @@
 """The second demonstration set: its counts, and that task=synthesize makes it again from the handbook as it is now."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,11 +20,11 @@ AGAIN = "make it again: the command is in docs/extras/test_sets.md, `The second 
 
 
 @pytest.fixture(scope="module")
-def card() -> dict[str, Any]:
+def card():
     return json.loads((FOLDER / "card.json").read_text(encoding="utf-8"))
 
 
-def test_it_has_the_five_categories(card: dict[str, Any]) -> None:
+def test_it_has_the_five_categories(card):
     assert card["counts"]["category"] == {
         "should_answer_complete": 100, "should_answer_partial": 50, "should_reject_policy": 100, "should_reject_no_context": 30,
         "edge_cases": 20,
@@ -37,7 +35,7 @@ def test_it_has_the_five_categories(card: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_it_can_be_made_again(card: dict[str, Any], tmp_path: Path) -> None:
+def test_it_can_be_made_again(card, tmp_path):
     settings = SynthesizeSettings.model_validate({**card["settings"], "dir": "again"})
     documents = read_documents(data_path(settings.documents))
     source = SourceDocuments(documents, settings.organisation)

@@ -1,14 +1,14 @@
 """What is read from sections: facts, lists, series, paragraphs; and what is passed over."""
 
-from ragpipe.data.markdown import Document, parse_document
+from ragpipe.data.markdown import parse_document
 from ragpipe.extras.test_sets.source_documents import SourceDocuments, facts, item_lists, paragraphs, period_series
 
 
-def document(body: str, rel_path: str = "a.md") -> Document:
+def document(body, rel_path="a.md"):
     return parse_document(body.encode(), rel_path)
 
 
-def test_facts_have_a_key_in_bold_and_a_plain_value() -> None:
+def test_facts_have_a_key_in_bold_and_a_plain_value():
     text = """# T
 ## S
 - **Notice period:** four weeks
@@ -28,7 +28,7 @@ def test_facts_have_a_key_in_bold_and_a_plain_value() -> None:
     ]  # fmt: skip
 
 
-def test_a_list_is_the_only_one_of_its_section() -> None:
+def test_a_list_is_the_only_one_of_its_section():
     text = """# T
 ## Steps
 Some words.
@@ -64,7 +64,7 @@ Words.
     assert [(item.section.heading_path, item.items) for item in lists] == [("T > Steps", ("First", "Second goes on", "Third"))]
 
 
-def test_a_series_has_no_gap() -> None:
+def test_a_series_has_no_gap():
     text = """# T
 ## Sold
 - **Q4 2025:** 3
@@ -92,12 +92,12 @@ def test_a_series_has_no_gap() -> None:
     }
 
 
-def test_paragraphs_are_sections_without_anything_else() -> None:
+def test_paragraphs_are_sections_without_anything_else():
     text = "# T\n## A\nOne line\nand another.\n\nA second one.\n## B\nWords\n- item\n## C\n| a | b |\n## D\nWith a [link](x).\n"
     assert [(p.section.heading_path, p.text) for p in paragraphs(document(text))] == [("T > A", "One line and another. A second one.")]
 
 
-def test_a_subject_is_named_by_its_title() -> None:
+def test_a_subject_is_named_by_its_title():
     texts = {
         "Kestrel leak sensor": "A battery lasts long, and Kestrel warns early.",
         "Tern Desk": "We sell the Tern Desk.",
@@ -124,8 +124,8 @@ def test_a_subject_is_named_by_its_title() -> None:
     ]
 
 
-def test_who_may_be_asked_about() -> None:
-    def note(name: str, head: str = "") -> Document:
+def test_who_may_be_asked_about():
+    def note(name, head=""):
         return document(f"---\ntitle: {name}\n{head}---\n# {name}\n\n## Team\n\n- **Ada Byron:** chief engineer\n", f"{name}.md")
 
     source = SourceDocuments([

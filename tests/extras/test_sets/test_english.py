@@ -10,7 +10,7 @@ from ragpipe.extras.test_sets.english import fill, is_plural, read_period, slot_
     ("unintended loss", "an"), ("SLA", "an"), ("VAT rate", "a"), ("URL", "a"), ("8-hour shift", "an"), ("80 mm pipe", "an"),
     ("11 EUR fee", "an"), ("12 EUR fee", "a"), ("honest answer", "an"),
 ])  # fmt: skip
-def test_an_article_goes_by_the_sound(phrase: str, article: str) -> None:
+def test_an_article_goes_by_the_sound(phrase, article):
     assert with_article(phrase) == f"{article} {phrase}"
 
 
@@ -18,7 +18,7 @@ def test_an_article_goes_by_the_sound(phrase: str, article: str) -> None:
     ("opening hours", True), ("status", False), ("address", False), ("basis", False), ("notice period", False), ("terms of payment", True),
     ("period of notice", False), ("name and address", True), ("prices (net)", True), ("gas", False), ("series", False),
 ])  # fmt: skip
-def test_plural_nouns_are_told_from_others(phrase: str, plural: bool) -> None:
+def test_plural_nouns_are_told_from_others(phrase, plural):
     assert is_plural(phrase) is plural
 
 
@@ -26,11 +26,11 @@ def test_plural_nouns_are_told_from_others(phrase: str, plural: bool) -> None:
     ("Notice period", "notice period"), ("VAT rate", "VAT rate"), ("SLAs", "SLAs"), ("IPv6 address", "IPv6 address"), ("A part", "a part"),
     ("", ""),
 ])  # fmt: skip
-def test_abbreviations_keep_their_capitals(text: str, small: str) -> None:
+def test_abbreviations_keep_their_capitals(text, small):
     assert uncapitalised(text) == small
 
 
-def test_slots_are_filled() -> None:
+def test_slots_are_filled():
     slots = {"key": "unit price", "subject": "the Kestrel sensor", "thing": "hour"}
     assert fill("what is the {key} of {subject}?", slots) == "What is the unit price of the Kestrel sensor?"
     assert fill("{Key}: {a thing}", slots) == "Unit price: an hour"
@@ -43,7 +43,7 @@ def test_slots_are_filled() -> None:
     ("Q4 2025", "Q1 2026"), ("2025-Q4", None), ("2025 Q4", "2026 Q1"), ("H2 2025", "H1 2026"), ("December 2025", "January 2026"),
     ("2025-12", "2026-01"), ("2025", "2026"), ("Q5 2025", None), ("2025-13", None), ("25", None), ("in 2025", None),
 ])  # fmt: skip
-def test_the_next_period_is_written_as_the_document_writes_it(text: str, later: str | None) -> None:
+def test_the_next_period_is_written_as_the_document_writes_it(text, later):
     period = read_period(text)
     if text == "2025-Q4":  # another sign between the parts: read, and written with a blank
         assert str(period.later(1)) == "2026 Q1"

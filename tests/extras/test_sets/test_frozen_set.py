@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ CASES: list[dict[str, Any]] = [
 CARD = {"made": "Drawn from <b>logs</b>.", "seed": 7, "sources": [{"path": "log|2.jsonl", "sha256": "ab" * 32}]}
 
 
-def test_the_three_files(tmp_path: Path) -> None:
+def test_the_three_files(tmp_path):
     folder = tmp_path / "new" / "my-set"
     digest = write_frozen_set(folder, iter(CASES), CARD)
     assert sorted(path.name for path in folder.iterdir()) == ["card.json", "card.md", "cases.jsonl"]
@@ -47,7 +46,7 @@ def test_the_three_files(tmp_path: Path) -> None:
     assert "| `log¦2.jsonl` |" in text
 
 
-def test_the_hash_lets_the_set_in_and_no_other(tmp_path: Path) -> None:
+def test_the_hash_lets_the_set_in_and_no_other(tmp_path):
     digest = write_frozen_set(tmp_path / "set", CASES, CARD)
     settings = DatasetSettings(path="set/cases.jsonl", sha256=digest)
     assert [record.sample.id for record in open_dataset(settings, tmp_path)] == ["b", "a", "c", "c"]
@@ -64,7 +63,7 @@ def test_the_hash_lets_the_set_in_and_no_other(tmp_path: Path) -> None:
     assert problem.expected == digest
 
 
-def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_ever_overwritten(tmp_path):
     (tmp_path / "empty").mkdir()
     write_frozen_set(tmp_path / "empty", CASES, CARD)
     before = (tmp_path / "empty" / "cases.jsonl").read_bytes()
@@ -83,13 +82,13 @@ def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
     ([{"id": "a", "question": "x"}, {"id": "a", "question": "y"}], r"set/cases\.jsonl:2: id"),
     ([{"question": "x"}, {"id": "a", "question": " "}], r"set/cases\.jsonl:2 \(id 'a'\): question"),
 ])  # fmt: skip
-def test_cases_that_could_not_be_evaluated_are_refused_and_leave_nothing(cases: list[dict[str, Any]], match: str, tmp_path: Path) -> None:
+def test_cases_that_could_not_be_evaluated_are_refused_and_leave_nothing(cases, match, tmp_path):
     with pytest.raises(DataError, match=match):
         write_frozen_set(tmp_path / "set", cases, CARD)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match="file"):
         write_frozen_set(tmp_path / "file" / "set", CASES, CARD)

@@ -1,7 +1,6 @@
 """task=synthesize with a model, killed with -9 twice: the replies that were stored are not asked for again."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from tests.support.harness import Server, committed, finish, kill_after, repeats
 pytestmark = pytest.mark.slow
 
 
-def test_no_reply_is_paid_twice(tmp_path: Path) -> None:
+def test_no_reply_is_paid_twice(tmp_path):
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"match": "Task: say the same", "reply": '{"question": "What?"}'}]), encoding="utf-8")
     kills: list[tuple[float, frozenset[str]]] = []

@@ -17,5 +17,5 @@ from ragpipe.extras.test_sets.log_scan import normalised_text
     ("a\u00a0b", "a b"),
     ("???", "???"),
 ])  # fmt: skip
-def test_a_text_is_normalised(text: str, normalised: str) -> None:
+def test_a_text_is_normalised(text, normalised):
     assert normalised_text(text) == normalised

@@ -24,7 +24,7 @@ CASE: dict[str, Any] = {
 }
 
 
-def test_one_value_is_one_placeholder_in_the_whole_case() -> None:
+def test_one_value_is_one_placeholder_in_the_whole_case():
     stripped, counts = without_personal_data(CASE)
     assert stripped == {
         "id": "q1",
@@ -47,18 +47,18 @@ def test_one_value_is_one_placeholder_in_the_whole_case() -> None:
     assert list(stripped) == list(CASE)
 
 
-def test_a_case_without_any_is_as_it_was() -> None:
+def test_a_case_without_any_is_as_it_was():
     case = {"id": "a", "question": "Who?", "meta": {"n": 1.5, "is": True, "no": None}}
     assert without_personal_data(case) == (case, Counter())
 
 
-def test_an_id_that_is_personal_becomes_a_hash() -> None:
+def test_an_id_that_is_personal_becomes_a_hash():
     stripped, counts = without_personal_data({"id": "ann@example.org", "question": "Who?"})
     assert stripped["id"] == "hcf458102cc0e"  # of sha256 over ["Who?",[],[]]
     assert counts == {"ID": 1}
 
 
-def test_names_of_meta_are_dropped() -> None:
+def test_names_of_meta_are_dropped():
     case, dropped = without_meta(CASE, ["session", "user.mail", "nowhere", "user.x", "list.y"])
     assert case["meta"] == {"user": {"n": 3}, "list": [1, "x"]}
     assert dropped == ["session", "user.mail"]

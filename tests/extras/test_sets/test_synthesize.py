@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,11 @@ pytestmark = pytest.mark.slow  # several whole runs
 DOCUMENTS = "synthesize.documents=package:handbook"
 
 
-def cases_of(folder: Path) -> list[dict[str, Any]]:
+def cases_of(folder):
     return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_set_is_written_once(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_set_is_written_once(here, capfd):
     words = ["task=synthesize", DOCUMENTS, "synthesize.dir=set", "synthesize.counts.complete=4", "synthesize.counts.edge=0"]
     assert main(words) == 0
     card = json.loads((here / "set" / "card.json").read_text(encoding="utf-8"))
@@ -32,7 +31,7 @@ def test_a_set_is_written_once(here: Path, capfd: pytest.CaptureFixture[str]) ->
     assert json.loads((here / "again" / "card.json").read_text(encoding="utf-8"))["sha256"] == card["sha256"]
 
 
-def card_documents() -> str:
+def card_documents():
     from ragpipe.core.resources import data_path
 
     return str(data_path("package:handbook"))
@@ -47,7 +46,7 @@ def card_documents() -> str:
     (["synthesize.documents=nowhere"], ["no folder"]),
     (["synthesize.count.edge=3"], ["counts"]),
 ])  # fmt: skip
-def test_what_is_refused(words: list[str], expected: list[str], here, capfd) -> None:
+def test_what_is_refused(words, expected, here, capfd):
     assert main(["task=synthesize", DOCUMENTS, "synthesize.dir=set", *words]) == 2
     printed = capfd.readouterr().err
     assert [text for text in expected if text not in printed] == []

@@ -1,13 +1,11 @@
 """`task=synthesize` with a language model, at the wire: what is kept and dropped, what is counted, what is asked again."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragpipe.cli.command_line import main
-from ragpipe.testing.openai_server import OpenAIServer, serving
+from ragpipe.testing.openai_server import serving
 
 pytestmark = pytest.mark.slow  # several whole runs
 
@@ -44,11 +42,11 @@ CLEAN = {
 }
 
 
-def free(match: str, *questions: dict[str, str]) -> dict[str, Any]:
+def free(match, *questions):
     return {"match": rf"(?s){match}.*Task: write", "reply": json.dumps({"questions": questions})}
 
 
-def reworded(match: str, question: str) -> dict[str, Any]:
+def reworded(match, question):
     return {"match": rf"(?s){match}.*Task: say the same", "reply": json.dumps({"question": question})}
 
 
@@ -61,12 +59,12 @@ SCRIPT = [
 
 
 @pytest.fixture
-def start(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def start(here, monkeypatch):
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")
     (here / "docs").mkdir()
     (here / "docs" / "kestrel.md").write_text(NOTE, encoding="utf-8")
 
-    def run(server: OpenAIServer, folder: str, *words: str) -> int:
+    def run(server, folder, *words):
         counts = [f"synthesize.counts.{kind}=0" for kind in ("policy", "no_context", "edge", "partial_entities")]
         return main([
             "task=synthesize", "synthesize.documents=docs", f"synthesize.dir={folder}", *counts, "synthesize.counts.complete=4",
@@ -77,11 +75,11 @@ def start(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def cases_of(folder: Path) -> list[dict[str, Any]]:
+def cases_of(folder):
     return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_what_holds_is_kept_and_the_rest_is_counted(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_holds_is_kept_and_the_rest_is_counted(start, tmp_path, capfd):
     with serving(script=[*SCRIPT, {"match": "Task: say the same", "reply": '{"question": "What?"}'}]) as server:
         assert start(server, "set", "synthesize.counts.free=2") == 0
         asked = len(server.log)
@@ -107,14 +105,14 @@ def test_what_holds_is_kept_and_the_rest_is_counted(start: Any, tmp_path: Path, 
     assert INVENTED["question"] not in (tmp_path / "set" / "cases.jsonl").read_text(encoding="utf-8")
 
 
-def test_too_few_free_questions_write_nothing(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_too_few_free_questions_write_nothing(start, tmp_path, capfd):
     with serving(script=SCRIPT) as server:
         assert start(server, "set", "synthesize.counts.free=3", "synthesize.rephrase=0") == 2
     assert "the model gave too few questions" in capfd.readouterr().err
     assert not (tmp_path / "set").exists()
 
 
-def test_a_failure_that_passes_can_be_resumed(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_that_passes_can_be_resumed(start, tmp_path, capfd):
     hail = {"question": "Is hail covered for Kestrel?", "quote": "and by hail not at all", "answer": "No."}
     good = [free("warranty of three years", GOOD, hail), free("soft cloth", CLEAN)]
     words = ("synthesize.counts.free=3", "synthesize.rephrase=0", "judge.retries=0")
@@ -130,7 +128,7 @@ def test_a_failure_that_passes_can_be_resumed(start: Any, tmp_path: Path, capfd:
     assert len([case for case in cases_of(tmp_path / "set") if case["question_type"] == "free"]) == 3
 
 
-def test_the_embedded_judge_writes_no_questions(start: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_embedded_judge_writes_no_questions(start, tmp_path, capfd):
     words = ["task=synthesize", "synthesize.documents=docs", "synthesize.dir=set", "synthesize.model=true", "judge=rules"]
     assert main(words) == 2
     assert "the rules judge writes no questions" in capfd.readouterr().err

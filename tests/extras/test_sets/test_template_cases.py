@@ -1,37 +1,35 @@
 """Cases from templates: they fit their documents, on the handbook and on documents of any content."""
 
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.core.resources import data_path
-from ragpipe.data.markdown import Document, parse_document, read_documents
+from ragpipe.data.markdown import parse_document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
 from ragpipe.extras.test_sets.english import meaning_words
 from ragpipe.extras.test_sets.question_templates import Kind, read_templates, template_names
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
-from ragpipe.extras.test_sets.template_cases import KINDS, Record, template_cases
+from ragpipe.extras.test_sets.template_cases import KINDS, template_cases
 from tests.extras.test_sets.synthesized import faults
 
 TEMPLATES = read_templates([])
 
 
-def made(documents: list[Document], seed: int = 0, **counts: int | None) -> list[Record]:
+def made(documents, seed=0, **counts):
     asked: dict[Kind, int | None] = {kind: counts.get(kind, 0 if counts else None) for kind in KINDS}
     return template_cases(SourceDocuments(documents, "Acme"), TEMPLATES, asked, QuestionDraw(seed), seed)
 
 
 @pytest.fixture(scope="module")
-def handbook() -> list[Document]:
+def handbook():
     return read_documents(data_path("package:handbook"))
 
 
 @pytest.mark.slow
-def test_every_case_fits_the_handbook(handbook: list[Document]) -> None:
+def test_every_case_fits_the_handbook(handbook):
     cases = made(handbook, 3, complete=100, policy=60, no_context=30, partial_list=20, partial_dates=15, partial_entities=15, edge=20,
                  citation_pair=10, quote_only=6, conflict=6)  # fmt: skip
     assert [fault for case in cases for fault in faults(case, handbook)] == []
@@ -52,13 +50,13 @@ def test_every_case_fits_the_handbook(handbook: list[Document]) -> None:
     ("conflict", {"recency_conflict_rule": "cite_newer"}),
     ("no_context", {"answerable": False, "relevant_docs": [], "expected": {"behavior": "reject", "rejection_reason": "no_context"}}),
 ])  # fmt: skip
-def test_labels_of_a_kind(kind: str, labels: dict[str, Any], handbook: list[Document]) -> None:
+def test_labels_of_a_kind(kind, labels, handbook):
     for case in made(handbook, **{kind: 5}):
         assert {name: case[name] for name in labels} == labels
 
 
 @pytest.mark.slow
-def test_labels_that_depend_on_the_documents(handbook: list[Document]) -> None:
+def test_labels_that_depend_on_the_documents(handbook):
     pair = made(handbook, citation_pair=3)[0]
     assert pair["expected"]["citations"] == pair["relevant_docs"]
     assert pair["expected"]["requires_citations"]
@@ -76,7 +74,7 @@ def test_labels_that_depend_on_the_documents(handbook: list[Document]) -> None:
     assert not [case for case in made(handbook) if silent & set(case["meta"]["origin"]["documents"])]
 
 
-def test_a_fact_is_asked_for_once() -> None:
+def test_a_fact_is_asked_for_once():
     text = "---\ntitle: Alder\n---\nWe like Alder.\n\n## Facts\n- **Height:** 9 m\n- **Colour:** grey\n"
     source = SourceDocuments([parse_document(text.encode(), "alder.md")])
     own = read_templates(["complete.v1", "partial_entities.v1"])
@@ -86,7 +84,7 @@ def test_a_fact_is_asked_for_once() -> None:
     assert sorted(asked) == [f"{kind} alder.md#Facts#{key}" for kind in ("complete", "partial_entities") for key in ("Colour", "Height")]
 
 
-def test_a_conflict_names_neither_note() -> None:
+def test_a_conflict_names_neither_note():
     body = "---\ntitle: Note on frost {0}\n{1}---\n# Note on frost {0}\n\n## Lowest temperature\n\nIt is {2} degrees.\n"
     texts = {
         "a.md": body.format(2024, "", "four"), "b.md": body.format(2026, "replaces: a.md\n", "six"),
@@ -100,7 +98,7 @@ def test_a_conflict_names_neither_note() -> None:
     assert silent_conflicts(source, TEMPLATES) == ["c.md"]
 
 
-def test_a_false_premise_has_a_value_of_the_same_unit() -> None:
+def test_a_false_premise_has_a_value_of_the_same_unit():
     values = {"Alder": "9 m", "Birch": "12 m", "Cedar": "300 cm", "Dogwood": "low"}
     documents = [
         parse_document(f"---\ntitle: {name}\n---\nWe like {name}.\n\n## Facts\n- **Height:** {value}\n".encode(), f"{name}.md")
@@ -114,13 +112,13 @@ def test_a_false_premise_has_a_value_of_the_same_unit() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_decides_everything(handbook: list[Document]) -> None:
+def test_a_seed_decides_everything(handbook):
     assert made(handbook, 1) == made(list(reversed(handbook)), 1)
     assert made(handbook, 1) != made(handbook, 2)
 
 
 @pytest.mark.slow
-def test_documents_of_one_name_and_many_documents_of_one_key() -> None:
+def test_documents_of_one_name_and_many_documents_of_one_key():
     """Titles that differ in brackets alone give the same questions; a key of many documents is not paired with all of them."""
     texts = [f"---\ntitle: Alder ({n})\n---\nWe like Alder.\n\n## Facts\n- **Height:** {n} m\n" for n in (1, 2)]
     texts += [f"---\ntitle: Tree{n}\n---\nWe like Tree{n}.\n\n## Facts\n- **Height:** {n} m\n" for n in range(3, 40)]
@@ -131,14 +129,14 @@ def test_documents_of_one_name_and_many_documents_of_one_key() -> None:
     assert len(set(pairs)) == len(pairs) == 60
 
 
-def test_too_few_questions_are_counted(handbook: list[Document]) -> None:
+def test_too_few_questions_are_counted(handbook):
     with pytest.raises(DataError, match=r"counts\.quote_only=6") as caught:
         made(handbook, quote_only=7, complete=3)
     assert [problem.key for problem in caught.value.problems] == ["synthesize.counts.quote_only"]
     assert len(made(handbook, quote_only=6)) == 6
 
 
-def test_wrong_templates_are_named(tmp_path: Path) -> None:
+def test_wrong_templates_are_named(tmp_path):
     assert "complete.v1" in template_names()
     own = tmp_path / "own.yaml"
     own.write_text("kind: complete\ntemplates:\n  - name: a\n    about: fact\n    questions: ['What is {keys}?']\n", encoding="utf-8")
@@ -151,7 +149,7 @@ def test_wrong_templates_are_named(tmp_path: Path) -> None:
     assert "key" in second.found
 
 
-def test_templates_of_ones_own(tmp_path: Path, handbook: list[Document]) -> None:
+def test_templates_of_ones_own(tmp_path, handbook):
     own = tmp_path / "legal.yaml"
     own.write_text(
         "kind: policy\npolicy: legal_advice\ntemplates:\n"

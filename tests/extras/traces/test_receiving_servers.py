@@ -7,10 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -26,10 +24,9 @@ TRACES = {"0af7651916cd43dd8448eb211c80319c": "b7ad6b7169203331", "4bf92f3577b34
 EXPLANATIONS = {"b7ad6b7169203331": "1 of 1 claims are supported", "c7ad6b7169203332": "0 of 1 claims are supported"}
 SUPPORTED = {"b7ad6b7169203331": 1.0, "c7ad6b7169203332": 0.0}
 ANSWERS = {"b7ad6b7169203331": "Ada wrote it in 1843.", "c7ad6b7169203332": "Grace Hopper invented compilers."}
-Export = Callable[..., Path]
 
 
-def span(trace: str, span_id: str, kind: str, attributes: dict[str, str], **more: str) -> dict[str, Any]:
+def span(trace, span_id, kind, attributes, **more):
     values = {"openinference.span.kind": kind, **attributes}
     return {
         "traceId": trace, "spanId": span_id, "name": kind.lower(), "kind": 1, "status": {"code": 1},
@@ -38,7 +35,7 @@ def span(trace: str, span_id: str, kind: str, attributes: dict[str, str], **more
     }  # fmt: skip
 
 
-def request() -> dict[str, Any]:
+def request():
     """A request of OTLP: two traces, each of a root and a retrieval."""
     found = {"retrieval.documents.0.document.id": "d1", "retrieval.documents.0.document.content": "Ada wrote it in 1843."}
     spans = []
@@ -49,14 +46,14 @@ def request() -> dict[str, Any]:
 
 
 @contextmanager
-def server(command: list[str], url: str, folder: Path, **variables: str) -> Iterator[str]:
+def server(command, url, folder, **variables):
     """The address of a server from when its page of health answers; it and its workers end with the test."""
     log = folder / "server.log"
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_PROXY": "127.0.0.1", **variables}
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
 
-    def answers() -> bool:
+    def answers():
         assert process.poll() is None, log.read_text(errors="replace")[-4000:]
         try:
             return httpx.get(url, timeout=10).status_code == 200
@@ -76,14 +73,14 @@ def server(command: list[str], url: str, folder: Path, **variables: str) -> Iter
         process.wait()
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mlflow_server(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
     with pytest.MonkeyPatch.context() as patch:  # this process is a client
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -97,7 +94,7 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def phoenix_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def phoenix_server(tmp_path_factory):
     pytest.importorskip("phoenix.server", reason="needs arize-phoenix (the extra dev-frameworks)")
     from google.protobuf.json_format import ParseDict
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -120,12 +117,12 @@ def phoenix_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def export(here: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+def export(here, monkeypatch):
     """The folder of files of a run over traces, judged by the rules judge where no other is named."""
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "local")
     Path("spans.jsonl").write_text(json.dumps(request()) + "\n", encoding="utf-8")
 
-    def exported(dataset: str, path: str, *judge: str, code: int = 0) -> Path:
+    def exported(dataset, path, *judge, code=0):
         options = ["metrics=[faithfulness]", "report.formats=[]", *(judge or ["judge=rules"])]
         assert main([f"dataset={dataset}", f"dataset.path={path}", *options]) == code
         assert main(["task=export", "run=run", "formats=[mlflow,phoenix]", "dir=scores"]) == 0
@@ -134,7 +131,7 @@ def export(here: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
     return exported
 
 
-def failing(api_base: str) -> list[str]:
+def failing(api_base):
     """A judge whose replies cannot be read."""
     return [
         "judge=llm", "judge.model=openai/test-2026-01-01", f"judge.api_base={api_base}", "judge.endpoint=test",
@@ -143,7 +140,7 @@ def failing(api_base: str) -> list[str]:
 
 
 @pytest.fixture
-def mlflow(mlflow_server: str) -> Iterator[Any]:
+def mlflow(mlflow_server):
     """The client, which speaks to the server and forgets it afterwards."""
     import mlflow
 
@@ -154,7 +151,7 @@ def mlflow(mlflow_server: str) -> Iterator[Any]:
     mlflow.set_tracking_uri(None)
 
 
-def imported_by_mlflow(mlflow: Any, file: Path) -> dict[str, list[Any]]:
+def imported_by_mlflow(mlflow, file):
     """What the server holds on each trace after the file was logged as docs/extras/traces.md says, without what it held before."""
     from mlflow.entities import Assessment
 
@@ -167,7 +164,7 @@ def imported_by_mlflow(mlflow: Any, file: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("dataset", ["openinference", "mlflow"])
-def test_mlflow_shows_scores_beside_their_traces(mlflow: Any, export: Export, dataset: str) -> None:
+def test_mlflow_shows_scores_beside_their_traces(mlflow, export, dataset):
     if dataset == "mlflow":
         traces = mlflow.search_traces(locations=["0"], return_type="list")
         Path("traces.jsonl").write_text("".join(trace.to_json() + "\n" for trace in traces), encoding="utf-8")
@@ -181,7 +178,7 @@ def test_mlflow_shows_scores_beside_their_traces(mlflow: Any, export: Export, da
         assert {(a.metadata["method"], a.metadata["iteration"]) for a in assessments} == {("default", "1")}
 
 
-def test_mlflow_shows_a_failed_judging_as_an_error(mlflow: Any, export: Export) -> None:
+def test_mlflow_shows_a_failed_judging_as_an_error(mlflow, export):
     with serving(faults=["not_json"]) as judge:
         folder = export("openinference", "spans.jsonl", *failing(judge.url), code=4)
     for assessments in imported_by_mlflow(mlflow, folder / "mlflow.jsonl").values():
@@ -191,14 +188,14 @@ def test_mlflow_shows_a_failed_judging_as_an_error(mlflow: Any, export: Export) 
         assert failed.feedback.error.error_message == failed.rationale
 
 
-def annotations(client: Any) -> dict[tuple[str, str], Any]:
+def annotations(client):
     """The annotations of the root spans by their identifiers."""
     held = client.spans.get_span_annotations(span_ids=list(TRACES.values()), project_identifier="default", limit=1000)
     return {(each["span_id"], each["identifier"]): each for each in held}
 
 
 @pytest.mark.parametrize("dataset", ["openinference", "phoenix"])
-def test_phoenix_shows_scores_beside_their_spans(phoenix_server: str, export: Export, dataset: str) -> None:
+def test_phoenix_shows_scores_beside_their_spans(phoenix_server, export, dataset):
     from phoenix.client import Client
 
     client = Client(base_url=phoenix_server)
@@ -220,7 +217,7 @@ def test_phoenix_shows_scores_beside_their_spans(phoenix_server: str, export: Ex
     assert {(each["annotator_kind"], each["metadata"]["judge"]) for each in new} == {("CODE", "rules-v1")}
 
 
-def test_phoenix_shows_why_a_judging_failed(phoenix_server: str, export: Export) -> None:
+def test_phoenix_shows_why_a_judging_failed(phoenix_server, export):
     from phoenix.client import Client
 
     client = Client(base_url=phoenix_server)

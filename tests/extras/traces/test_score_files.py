@@ -1,9 +1,7 @@
 """Scores as the files that other tools import: literal bodies, and read back beside their traces."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,14 +9,13 @@ from ragpipe.cli.command_line import main
 
 TRACE, ROOT, STEP = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 FORMATS = "formats=[otlp,langfuse,phoenix,mlflow]"
-Export = Callable[..., Path]
 
 
-def attribute(name: str, value: str) -> dict[str, Any]:
+def attribute(name, value):
     return {"key": name, "value": {"stringValue": value}}
 
 
-def span(span_id: str, kind: str, *attributes: dict[str, Any], **more: str) -> dict[str, Any]:
+def span(span_id, kind, *attributes, **more):
     return {
         "traceId": TRACE, "spanId": span_id, "name": kind.lower(), "startTimeUnixNano": "1000000000", "endTimeUnixNano": "1400000000",
         "attributes": [attribute("openinference.span.kind", kind), *attributes], **more,
@@ -35,11 +32,11 @@ SPANS = [
 
 
 @pytest.fixture
-def export(here: Path) -> Export:
+def export(here):
     """The folder of files of a run over a trace, judged by the rules judge."""
     Path("spans.jsonl").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": SPANS}]}]}) + "\n")
 
-    def exported(*options: str) -> Path:
+    def exported(*options):
         chosen = ["dataset=openinference", "dataset.path=spans.jsonl", "metrics=[faithfulness]", "judge=rules", "report.formats=[]"]
         assert main([*chosen, *options]) == 0
         assert main(["task=export", "run=run", FORMATS, "dir=scores"]) == 0
@@ -48,11 +45,11 @@ def export(here: Path) -> Export:
     return exported
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_an_event_per_score_by_the_conventions(export: Export) -> None:
+def test_an_event_per_score_by_the_conventions(export):
     (request,) = lines(export() / "otlp.jsonl")
     (resource,) = request["resourceLogs"]
     assert attribute("service.name", "ragpipe") in resource["resource"]["attributes"]
@@ -70,7 +67,7 @@ def test_an_event_per_score_by_the_conventions(export: Export) -> None:
     assert {"key": "ragpipe.iteration", "value": {"intValue": "1"}} in event["attributes"]
 
 
-def test_bodies_of_the_other_tools(export: Export) -> None:
+def test_bodies_of_the_other_tools(export):
     folder = export()
     langfuse = lines(folder / "langfuse.jsonl")[0]
     shown = {"traceId": TRACE, "name": "faithfulness", "value": 1.0, "dataType": "NUMERIC", "comment": "1 of 1 claims are supported"}
@@ -85,7 +82,7 @@ def test_bodies_of_the_other_tools(export: Export) -> None:
     assert (mlflow["feedback"], mlflow["rationale"]) == ({"value": 1.0}, "1 of 1 claims are supported")
 
 
-def test_the_same_run_gives_the_same_files_and_the_events_are_read_back(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_run_gives_the_same_files_and_the_events_are_read_back(export, capsys):
     folder = export()
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert main(["task=export", "run=run", FORMATS, "dir=scores"]) == 0
@@ -96,7 +93,7 @@ def test_the_same_run_gives_the_same_files_and_the_events_are_read_back(export: 
     assert "recorded.faithfulness (1 of 1 cases)" in capsys.readouterr().out
 
 
-def test_a_case_of_no_trace_has_no_event_and_is_counted(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_of_no_trace_has_no_event_and_is_counted(export, capsys):
     folder = export("dataset.fields.id=name", "~dataset.fields.meta.fields.span")
     assert (folder / "otlp.jsonl").read_bytes() == b""
     assert len(lines(folder / "langfuse.jsonl")) == 2
@@ -105,7 +102,7 @@ def test_a_case_of_no_trace_has_no_event_and_is_counted(export: Export, capsys: 
     assert "2 scores of 2 not written: the data set does not say the span of their cases" in said
 
 
-def test_without_a_run_nothing_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_run_nothing_is_written(here, capsys):
     assert main(["task=export", "formats=[otlp]"]) == 2
     assert "run=NAME" in capsys.readouterr().err
     assert list(here.iterdir()) == []

@@ -1,9 +1,6 @@
 """Spans of literal exports: one record per trace, under one set of names."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,13 +14,12 @@ from ragpipe.extras.traces.attribute_spans import identifier, numbered_items
 from ragpipe.extras.traces.span import documents, message_text, retrieved_document, usage
 from ragpipe.extras.traces.span_reader import read_spans
 
-Traces = Callable[..., list[dict[str, Any]]]
 TRACE, ROOT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 @pytest.fixture
-def traces(tmp_path: Path) -> Traces:
-    def read(*rows: Any, name: str = "spans.jsonl") -> list[dict[str, Any]]:
+def traces(tmp_path):
+    def read(*rows, name="spans.jsonl"):
         path, faults = tmp_path / name, Faults("spans")
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         records = [record for _, record in read_spans(DataFile(path, name, name, "spans"), faults)]
@@ -33,7 +29,7 @@ def traces(tmp_path: Path) -> Traces:
     return read
 
 
-def span(span_id: str, parent: str | None, kind: str, start: int, end: int, **attributes: Any) -> dict[str, Any]:
+def span(span_id, parent, kind, start, end, **attributes):
     """A span in the console exporter's form, with a second of its minute as its start and end."""
     return {
         "name": kind.lower(),
@@ -47,7 +43,7 @@ def span(span_id: str, parent: str | None, kind: str, start: int, end: int, **at
     }
 
 
-def test_children_before_parents_and_tokens_that_are_counted_once(traces: Traces) -> None:
+def test_children_before_parents_and_tokens_that_are_counted_once(traces):
     counted = {"llm__token_count__prompt": 10, "llm__token_count__completion": 2}
     (record,) = traces(
         span("000000000000000c", "000000000000000b", "LLM", 5, 8, **counted),  # an instrumented client inside a model call
@@ -65,7 +61,7 @@ def test_children_before_parents_and_tokens_that_are_counted_once(traces: Traces
     assert (record["retrievals"], record["rerankings"], record["error"]) == (None, None, None)
 
 
-def test_the_roots_tokens_count_where_no_model_call_has_any(traces: Traces) -> None:
+def test_the_roots_tokens_count_where_no_model_call_has_any(traces):
     (record,) = traces(
         span(ROOT, None, "CHAIN", 0, 1, llm__token_count__prompt=7, llm__token_count__completion=1),
         span("000000000000000b", ROOT, "LLM", 0, 1),
@@ -73,7 +69,7 @@ def test_the_roots_tokens_count_where_no_model_call_has_any(traces: Traces) -> N
     assert record["usage"] == {"tokens_in": 7.0, "tokens_out": 1.0}
 
 
-def test_a_step_that_failed_and_was_repaired_is_no_error_of_the_trace(traces: Traces) -> None:
+def test_a_step_that_failed_and_was_repaired_is_no_error_of_the_trace(traces):
     failed = span("000000000000000b", ROOT, "LLM", 0, 1, status="ERROR")
     failed["events"] = [{"name": "exception", "attributes": {"exception.type": "TimeoutError", "exception.message": "late"}}]
     repaired = traces(failed, span(ROOT, None, "CHAIN", 0, 2, input__value="Who?", output__value="Ada."))
@@ -85,7 +81,7 @@ def test_a_step_that_failed_and_was_repaired_is_no_error_of_the_trace(traces: Tr
     assert traces(failed, root)[0]["error"] == "TimeoutError: late"
 
 
-def document(identity: str | None, text: str | None, score: float | None = None, **metadata: Any) -> dict[str, Any]:
+def document(identity, text, score=None, **metadata):
     return {"id": identity, "text": text, "score": score, "metadata": metadata}
 
 
@@ -110,19 +106,19 @@ IDS_ALONE = ["documents are recorded by their ids, without their texts"]
      [document("d1", None)], IDS_ALONE),
     ({"retrieval.documents.0.document.score": 0.5}, None, NO_DOCUMENTS),  # neither a text nor an id
 ])  # fmt: skip
-def test_documents_are_recorded_only_where_something_says_so(traces, attributes, found, lacks) -> None:
+def test_documents_are_recorded_only_where_something_says_so(traces, attributes, found, lacks):
     step = span("000000000000000b", ROOT, "RETRIEVER", 0, 1, **attributes)
     (record,) = traces(span(ROOT, None, "CHAIN", 0, 1), step)
     assert (record["documents"], record["lacks"]) == (found, lacks)
 
 
-def test_a_trace_without_a_retriever_records_no_documents(traces: Traces) -> None:
+def test_a_trace_without_a_retriever_records_no_documents(traces):
     (record,) = traces(span(ROOT, None, "CHAIN", 0, 1))
     assert (record["documents"], record["lacks"]) == (None, [])
 
 
-def test_documents_of_several_steps(traces: Traces) -> None:
-    def step(number: int, kind: str, parent: str = ROOT, **attributes: Any) -> dict[str, Any]:
+def test_documents_of_several_steps(traces):
+    def step(number, kind, parent=ROOT, **attributes):
         return span(f"00000000000000b{number}", parent, kind, number, number + 1, **attributes)
 
     one, two = ({"output__value": json.dumps([{"page_content": text, "metadata": {}}])} for text in ("One.", "Two."))
@@ -138,10 +134,10 @@ def test_documents_of_several_steps(traces: Traces) -> None:
     assert texts(traces(root, step(1, "RETRIEVER", **one), failed)[0]) == ["One."]
 
 
-def otlp(*spans: tuple[str, str | None, str, dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
+def otlp(*spans):
     """An OTLP request with spans of (id, parent, name, attributes, events)."""
 
-    def listed(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    def listed(attributes):
         return [
             {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
             for key, value in attributes.items()
@@ -193,7 +189,7 @@ _PARTS_OUT = [{"role": "assistant", "parts": [{"type": "text", "content": SAID}]
         "messages": [{"role": "user", "content": [{"type": "text", "text": ASKED}]}]}}, []),
 ])  # fmt: skip
 @pytest.mark.parametrize("below", [False, True])
-def test_question_and_answer_of_conventions(traces, name, attributes, events, below) -> None:
+def test_question_and_answer_of_conventions(traces, name, attributes, events, below):
     """At the root, and below the span of a web server."""
     server = ("a1", None, "POST /ask", {"http.request.method": "POST"}, [])
     row = otlp(server, ("a2", "a1", name, attributes, events)) if below else otlp(("a2", None, name, attributes, events))
@@ -203,7 +199,7 @@ def test_question_and_answer_of_conventions(traces, name, attributes, events, be
     assert Expression(fields["answer"]["path"])(record) == SAID
 
 
-def test_documents_of_a_vector_store(traces: Traces) -> None:
+def test_documents_of_a_vector_store(traces):
     events = [{"name": "db.query.result", "attributes": {"db.query.result.id": "d1", "db.query.result.document": SAID}}]
     store = ("a2", "a1", "chroma.query", {"db.system": "chroma"}, events)
     (record,) = traces(otlp(("a1", None, "rag", {"traceloop.span.kind": "workflow"}, []), store))
@@ -216,7 +212,7 @@ def test_documents_of_a_vector_store(traces: Traces) -> None:
     ((("RETRIEVER", "00000000000000ff"),), None),
     ((("CHAIN", "00000000000000ff"), ("LLM", "00000000000000ff")), None),
 ])  # fmt: skip
-def test_the_root_of_a_trace(traces: Traces, parents: tuple[tuple[str, str | None], ...], root: str | None) -> None:
+def test_the_root_of_a_trace(traces, parents, root):
     first = "000000000000000a"
     rows = [
         span(f"000000000000000{'ab'[n]}", first if parent == "first" else parent, kind, n, n + 1)
@@ -225,13 +221,13 @@ def test_the_root_of_a_trace(traces: Traces, parents: tuple[tuple[str, str | Non
     assert traces(*rows)[0]["name"] == root
 
 
-def test_a_span_that_is_written_twice_counts_once(traces: Traces) -> None:
+def test_a_span_that_is_written_twice_counts_once(traces):
     model = span("000000000000000b", ROOT, "LLM", 0, 1, llm__token_count__prompt=7, llm__token_count__completion=1)
     (record,) = traces(model, model, span(ROOT, None, "CHAIN", 0, 1))
     assert record["usage"]["tokens_in"] == 7.0
 
 
-def test_generative_ai_names_of_opentelemetry(traces: Traces) -> None:
+def test_generative_ai_names_of_opentelemetry(traces):
     attributes = [
         {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
         {"key": "gen_ai.request.model", "value": {"stringValue": "m1"}},
@@ -248,7 +244,7 @@ def test_generative_ai_names_of_opentelemetry(traces: Traces) -> None:
     assert record["start"] == "1970-01-01T00:00:01+00:00"
 
 
-def test_numbered_keys_are_in_the_order_of_numbers() -> None:
+def test_numbered_keys_are_in_the_order_of_numbers():
     attributes = {f"x.{n}.document.id": str(n) for n in (10, 2, 0, 1, 11)} | {"x.y": 1}
     assert [item["document.id"] for item in numbered_items(attributes, "x")] == ["0", "1", "2", "10", "11"]
     assert numbered_items({"x": [{"document": {"id": "a", "metadata": {"b": {"c": 1}}}}]}, "x") == [
@@ -259,11 +255,11 @@ def test_numbered_keys_are_in_the_order_of_numbers() -> None:
 @pytest.mark.parametrize(("text", "plain"), [
     (TRACE, TRACE), (f"0x{ROOT}", ROOT), ("CvdlGRbNQ92ESOshHIAxnA==", TRACE), ("t61rcWkgMzE=", ROOT), ("", None),
 ])  # fmt: skip
-def test_ids_in_hex_and_base64(text: str, plain: str | None) -> None:
+def test_ids_in_hex_and_base64(text, plain):
     assert identifier(text) == plain
 
 
-def test_documents_as_the_tools_write_them() -> None:
+def test_documents_as_the_tools_write_them():
     expected = {"id": "d1", "text": "t", "score": 0.5, "metadata": {"a": 1}}
     for item in (
         {"page_content": "t", "id": "d1", "score": 0.5, "metadata": {"a": 1}},
@@ -278,7 +274,7 @@ def test_documents_as_the_tools_write_them() -> None:
     assert documents([{"name": "no text"}]) is None
 
 
-def test_texts_and_tokens_of_model_outputs() -> None:
+def test_texts_and_tokens_of_model_outputs():
     for output in ("Ada.", {"content": "Ada."}, [{"content": "x"}, {"content": "Ada."}],
                    {"choices": [{"message": {"content": "Ada."}}]}, {"generations": [[{"text": "Ada."}]]},
                    [{"role": "assistant", "parts": [{"type": "text", "content": "Ada."}]}]):  # fmt: skip
@@ -288,7 +284,7 @@ def test_texts_and_tokens_of_model_outputs() -> None:
     assert usage({"input": 0, "output": 0, "unit": "TOKENS"}) == {}
 
 
-def test_other_rows_are_refused_with_their_names(traces: Traces) -> None:
+def test_other_rows_are_refused_with_their_names(traces):
     with pytest.raises(DataError) as refused:
         traces({"question": "Who?", "answer": "Ada."})
     assert "question, answer" in str(refused.value)
@@ -298,7 +294,7 @@ def test_other_rows_are_refused_with_their_names(traces: Traces) -> None:
         traces({"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "?", "spanId": ROOT}]}]}]})
 
 
-def test_documents_of_a_step_that_does_not_say_what_it_is(traces: Traces) -> None:
+def test_documents_of_a_step_that_does_not_say_what_it_is(traces):
     """Langfuse's plain spans: the one whose output is a list of documents, but not the one around a retriever."""
     base = {"traceId": "t1", "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
     found = [{"pageContent": "p", "metadata": {"id": "d1"}}]
@@ -309,7 +305,7 @@ def test_documents_of_a_step_that_does_not_say_what_it_is(traces: Traces) -> Non
     assert [search["name"] for search in traces(root, around, inner)[0]["retrievals"]] == ["search"]
 
 
-def test_vectors_of_embeddings_are_left_out(traces: Traces) -> None:
+def test_vectors_of_embeddings_are_left_out(traces):
     vector = {"embedding__embeddings__0__embedding__vector": [0.1] * 3, "embedding__model_name": "e1"}
     (record,) = traces(span(ROOT, None, "CHAIN", 0, 1), span("000000000000000b", ROOT, "EMBEDDING", 0, 1, **vector))
     assert record["spans"][1]["attributes"] == {"openinference.span.kind": "EMBEDDING", "embedding.model_name": "e1"}
@@ -332,7 +328,7 @@ WHOLE = {
 }  # fmt: skip
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
+def places(value):
     """Every place inside a value, as its container and its key."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, inner in items for place in ((value, key), *places(inner))]
@@ -340,7 +336,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("tool", WHOLE)
 @pytest.mark.parametrize("value", [None, "text", [1], {"a": 1}, 1e300], ids=repr)
-def test_a_value_of_another_type_is_a_fault_or_no_matter(traces: Traces, tool: str, value: Any) -> None:
+def test_a_value_of_another_type_is_a_fault_or_no_matter(traces, tool, value):
     """Every value of every export, replaced by another: no reader stops with anything but a fault that names the row."""
     for place in range(len(places(WHOLE[tool]))):
         row = json.loads(json.dumps(WHOLE[tool]))
@@ -363,7 +359,7 @@ def test_a_value_of_another_type_is_a_fault_or_no_matter(traces: Traces, tool: s
     ({"query": "Who?"}, {"response": "Ada."}),
     ("Who?", "Ada."),
 ])  # fmt: skip
-def test_questions_and_answers_as_instrumentations_write_them(traces: Traces, question: Any, answer: Any) -> None:
+def test_questions_and_answers_as_instrumentations_write_them(traces, question, answer):
     """The shipped paths on inputs and outputs of model calls, chains and plain functions."""
     mapping = yaml.safe_load(option_files("dataset")["openinference"].read_text(encoding="utf-8"))["fields"]
     values = {"input__value": json.dumps(question), "output__value": json.dumps(answer)}
@@ -378,7 +374,7 @@ def test_questions_and_answers_as_instrumentations_write_them(traces: Traces, qu
     ({"expected_facts": ["Ada wrote it.", "In 1843."]}, "Ada wrote it. In 1843."),
     ({}, None),
 ])  # fmt: skip
-def test_expectations_of_mlflow_are_references(traces: Traces, expectations: dict[str, Any], reference: str | None) -> None:
+def test_expectations_of_mlflow_are_references(traces, expectations, reference):
     mapping = yaml.safe_load(option_files("dataset")["mlflow"].read_text(encoding="utf-8"))["fields"]
     row = json.loads(json.dumps(WHOLE["mlflow"]))
     row["info"]["assessments"] = [
@@ -396,7 +392,7 @@ def test_expectations_of_mlflow_are_references(traces: Traces, expectations: dic
     ({"gen_ai.retrieval.documents": '[{"id": "d2", "content": "Ada wrote it."}]'}, "d2"),
     ({"mlflow.spanOutputs": '[{"id": "d3", "page_content": "Ada wrote it."}]', "retrieval.documents": "[]"}, "d3"),
 ])  # fmt: skip
-def test_documents_of_a_span_that_mlflow_took_by_otlp(traces: Traces, attributes: dict[str, str], found: str) -> None:
+def test_documents_of_a_span_that_mlflow_took_by_otlp(traces, attributes, found):
     """MLflow keeps attributes of other conventions as they came, each as JSON; its own outputs come first."""
     row = json.loads(json.dumps(WHOLE["mlflow"]))
     row["data"]["spans"][0]["attributes"] = {"mlflow.spanType": '"RETRIEVER"', **attributes}

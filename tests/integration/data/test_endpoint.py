@@ -2,17 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.core.sample import Output, Sample
+from ragpipe.core.sample import Sample
 from ragpipe.data.live_system import LiveMethod, open_methods
 from ragpipe.data.system_settings import HttpSystem
 from ragpipe.runs.collect_outputs import CollectStage
@@ -23,7 +20,7 @@ SAMPLE = Sample(id="s1", question="Capital?")
 
 
 @asynccontextmanager
-async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+async def served(answer):
     app = web.Application()
     app.router.add_route("*", "/ask", answer)
     runner = web.AppRunner(app)
@@ -38,16 +35,16 @@ async def served(answer: Callable[[web.Request], Awaitable[web.StreamResponse]])
 class Endpoint:
     """Gives `answer`, but the status that `status_of` has for the requests from 1 on where it is not 200; `times` is when each came."""
 
-    def __init__(self, status_of: Callable[[int], int] = lambda n: 200, answer: Any = None, headers: Any = None) -> None:
+    def __init__(self, status_of=lambda n: 200, answer=None, headers=None):
         self.status_of, self.answer, self.headers, self.times = status_of, answer or {"answer": "Paris"}, headers, list[float]()
 
-    async def reply(self, _: web.Request) -> web.Response:
+    async def reply(self, _):
         self.times.append(time.monotonic())
         status = self.status_of(len(self.times))
         return web.json_response(self.answer) if status == 200 else web.Response(status=status, headers=self.headers)
 
 
-async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[str]]:
+async def asked(journal, url, **settings):
     """The output of one question, and what the system noted."""
     http = HttpSystem(kind="http", url=url, **settings)
     system = http.opened(())
@@ -66,8 +63,8 @@ async def asked(journal: Path, url: str, **settings: Any) -> tuple[Output, list[
     ("X-Api-Key", "dXNlcjpwYXNz", "You are dXNlcjpwYXNz.", False),
     ("Cookie", "sid-4242-4242", "You are sid-4242-4242.", False),
 ])  # fmt: skip
-async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(tmp_path, monkeypatch, header, value, answer, kept) -> None:
-    async def echo(request: web.Request) -> web.Response:
+async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(tmp_path, monkeypatch, header, value, answer, kept):
+    async def echo(request):
         assert request.headers[header] == value
         return web.json_response({"answer": answer})
 
@@ -85,8 +82,8 @@ async def test_only_what_is_surely_secret_is_struck_out_of_an_answer(tmp_path, m
     ({"refused": True}, {"answer": "answer", "abstained": "refused"}, None),
     ({"hits": ["one"]}, {"contexts": "hits"}, None),
 ])  # fmt: skip
-async def test_an_answer_may_be_null_or_empty_or_left_out(tmp_path: Path, reply: Any, fields: dict[str, str], error: str | None) -> None:
-    async def answer(_: web.Request) -> web.Response:
+async def test_an_answer_may_be_null_or_empty_or_left_out(tmp_path, reply, fields, error):
+    async def answer(_):
         return web.json_response(reply)
 
     async with served(answer) as url:
@@ -101,13 +98,13 @@ WHOLE = {
 }  # fmt: skip
 
 
-async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp_path: Path) -> None:
+async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp_path):
     replies = [
         {**WHOLE, "contexts": ["left out beside chunks"], "method": "theirs", "took_s": 1, "error": None, "trace": "x"},
         {"answer": "b", "context": [{"page_content": "b it is", "metadata": {"source": "b.md"}}], "more": 1},
     ]
 
-    async def answer(_: web.Request) -> web.Response:
+    async def answer(_):
         return web.json_response(replies.pop(0))
 
     async with served(answer) as url:
@@ -128,16 +125,16 @@ async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp
     assert note.endswith("are not read: contexts, method, took_s, trace")
 
 
-def test_the_method_is_no_field_of_an_answer() -> None:
+def test_the_method_is_no_field_of_an_answer():
     with pytest.raises(ValidationError, match="'method' is no field of an output"):
         HttpSystem(kind="http", url="http://127.0.0.1:1/x", fields={"answer": "answer", "method": "m"})
 
 
-async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> None:
+async def test_as_many_requests_are_under_way_as_asked_for(tmp_path):
     """More than the 100 connections that aiohttp opens by itself."""
     wanted, here, all_here = 121, 0, asyncio.Event()
 
-    async def meet(_: web.Request) -> web.Response:
+    async def meet(_):
         nonlocal here
         here += 1
         if here == 1:
@@ -155,12 +152,12 @@ async def test_as_many_requests_are_under_way_as_asked_for(tmp_path: Path) -> No
     assert {output.answer for (output,) in collected_outputs(tmp_path / "j.jsonl").values()} == {"met"}
 
 
-async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path: Path) -> None:
+async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path):
     """An endpoint may keep a conversation in a session's cookie. Cookies of a plain IP address are never kept, so that the
     endpoint is asked by its name."""
     seen: list[str | None] = []
 
-    async def conversation(request: web.Request) -> web.Response:
+    async def conversation(request):
         seen.append(request.headers.get("Cookie"))
         response = web.json_response({"answer": f"turn {len(seen)}"})
         response.set_cookie("session", f"conversation-{len(seen)}")
@@ -173,11 +170,11 @@ async def test_no_cookie_goes_from_one_case_to_the_next(tmp_path: Path) -> None:
     assert seen == [None, None, None]
 
 
-async def test_a_redirect_is_named_and_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redirect_is_named_and_not_followed(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKEN", "f81d4fae7dec11d0a765")
     asked_for = []
 
-    async def move(request: web.Request) -> web.Response:
+    async def move(request):
         asked_for.append(request.path)
         return web.Response(status=307, headers={"Location": "/ask?token=f81d4fae7dec11d0a765"})
 
@@ -193,17 +190,17 @@ PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 @pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def environment(monkeypatch):
     """Without the variables of the machine."""
     for name in (*PROXY_VARIABLES, *map(str.upper, PROXY_VARIABLES)):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
 
-async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path, environment):
     seen = []
 
-    async def proxy(request: web.Request) -> web.Response:
+    async def proxy(request):
         seen.append((request.headers["Host"], request.headers.get("Proxy-Authorization")))
         return web.json_response({"answer": "through the proxy"})
 
@@ -215,14 +212,14 @@ async def test_a_public_endpoint_is_asked_through_the_proxy(tmp_path: Path, envi
     assert seen == [("rag.example.com", "Basic bWU6cGFzcy00MjQy"), (url.split("/")[2], None)]
 
 
-def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_another_kind_is_refused_before_anything_is_asked(environment):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(ConfigError, match="an HTTP proxy"):
         HttpSystem(kind="http", url="https://rag.example.com/ask").opened(())
 
 
-async def test_a_byte_order_mark_before_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
-    async def marked(_: web.Request) -> web.Response:
+async def test_a_byte_order_mark_before_the_answer_is_no_part_of_it(tmp_path):
+    async def marked(_):
         return web.Response(body='{"answer": "Paris"}'.encode("utf-8-sig"), content_type="application/json")
 
     async with served(marked) as url:

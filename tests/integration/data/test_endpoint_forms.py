@@ -1,7 +1,6 @@
 """The forms of endpoints: GET, chat completions, a stream that is refused; and how failures that pass are sent again."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from aiohttp import web
 
 from ragpipe.core.errors import ConfigError, Incomplete, ProviderUnusable
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.sample import Output, Sample, Turn
+from ragpipe.core.sample import Sample, Turn
 from ragpipe.data.live_system import open_methods
 from ragpipe.data.system_settings import HttpSystem
 from ragpipe.runs.collect_outputs import CollectStage
@@ -20,7 +19,7 @@ from tests.integration.data.test_endpoint import Endpoint, served
 SAMPLE = Sample(id="s1", question="Capital?", history=[Turn(role="user", text="Hi"), Turn(role="assistant", text="Yes?")])
 
 
-async def answered(tmp_path: Path, url: str, samples: int = 1, **settings: Any) -> list[Output]:
+async def answered(tmp_path, url, samples=1, **settings):
     http = HttpSystem(kind="http", url=url, **settings)
     journal = tmp_path / "j.jsonl"
     questions = [SAMPLE.model_copy(update={"id": f"s{i}"}) for i in range(1, samples + 1)]
@@ -29,10 +28,10 @@ async def answered(tmp_path: Path, url: str, samples: int = 1, **settings: Any) 
 
 
 @pytest.mark.parametrize("url_tail", ["", "?lang=en"])
-async def test_get_sends_the_body_as_the_query(tmp_path: Path, url_tail: str) -> None:
+async def test_get_sends_the_body_as_the_query(tmp_path, url_tail):
     seen: list[dict[str, str]] = []
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request):
         seen.append(dict(request.query))
         return web.json_response({"answer": "Paris"})
 
@@ -49,8 +48,8 @@ async def test_get_sends_the_body_as_the_query(tmp_path: Path, url_tail: str) ->
     (b'data: {"token": "a"}\n\ndata: {"token": "b"}\n\n', "text/event-stream; charset=utf-8", "the endpoint streams"),
     (b"<html>busy</html>", "text/html", "content type text/html"),
 ])  # fmt: skip
-async def test_another_form_is_told_with_what_to_do(tmp_path: Path, body: bytes, content_type: str, told: str) -> None:
-    async def answer(request: web.Request) -> web.Response:
+async def test_another_form_is_told_with_what_to_do(tmp_path, body, content_type, told):
+    async def answer(request):
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async with served(answer) as url:
@@ -59,7 +58,7 @@ async def test_another_form_is_told_with_what_to_do(tmp_path: Path, body: bytes,
     assert told in str(refused.value)
 
 
-def chat(**changes: Any) -> dict[str, Any]:
+def chat(**changes):
     section = yaml.safe_load((conf_dir() / "system" / "openai.yaml").read_text(encoding="utf-8"))
     return {**{name: value for name, value in section.items() if name != "defaults"}, **changes}
 
@@ -67,14 +66,14 @@ def chat(**changes: Any) -> dict[str, Any]:
 USAGE = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}}
 
 
-async def test_chat_completions_are_asked_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chat_completions_are_asked_and_read(tmp_path, monkeypatch):
     seen: list[tuple[Any, str]] = []
     whole = {
         "choices": [{"message": {"role": "assistant", "content": "Paris it is"}}],
         "usage": USAGE, "citations": ["a.md"],
     }  # fmt: skip
 
-    async def complete(request: web.Request) -> web.Response:
+    async def complete(request):
         seen.append((await request.json(), request.headers["Authorization"]))
         return web.json_response(whole)
 
@@ -98,7 +97,7 @@ async def test_chat_completions_are_asked_and_read(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
-async def test_a_passing_status_is_sent_again_and_the_latency_is_that_of_the_answer(tmp_path, status: int, monkeypatch) -> None:
+async def test_a_passing_status_is_sent_again_and_the_latency_is_that_of_the_answer(tmp_path, status, monkeypatch):
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 0.02)
     endpoint = Endpoint(lambda n: status if n == 1 else 200)
     async with served(endpoint.reply) as url:
@@ -108,7 +107,7 @@ async def test_a_passing_status_is_sent_again_and_the_latency_is_that_of_the_ans
 
 
 @pytest.mark.parametrize("status", [400, 409, 413, 422, 501])
-async def test_a_permanent_status_is_not_sent_again(tmp_path: Path, status: int) -> None:
+async def test_a_permanent_status_is_not_sent_again(tmp_path, status):
     endpoint = Endpoint(lambda n: status)
     async with served(endpoint.reply) as url:
         (output,) = await answered(tmp_path, url)
@@ -116,7 +115,7 @@ async def test_a_permanent_status_is_not_sent_again(tmp_path: Path, status: int)
     assert f"HTTP {status}" in (output.error or "")
 
 
-async def test_a_retry_after_that_is_too_long_ends_the_collection(tmp_path: Path) -> None:
+async def test_a_retry_after_that_is_too_long_ends_the_collection(tmp_path):
     async with served(Endpoint(lambda n: 429, headers={"Retry-After": "7200"}).reply) as url:
         with pytest.raises(Incomplete, match=r"asks to wait 7,200 s, more than 120 s"):
             await answered(tmp_path, url)
@@ -124,7 +123,7 @@ async def test_a_retry_after_that_is_too_long_ends_the_collection(tmp_path: Path
 
 
 @pytest.mark.slow
-async def test_a_system_that_goes_down_is_waited_for_and_no_case_fails(tmp_path: Path) -> None:
+async def test_a_system_that_goes_down_is_waited_for_and_no_case_fails(tmp_path):
     """Eight refusals in a row: four questions with one retry each would all fail."""
     endpoint = Endpoint(lambda n: 503 if 4 < n <= 12 else 200)
     async with served(endpoint.reply) as url:
@@ -133,7 +132,7 @@ async def test_a_system_that_goes_down_is_waited_for_and_no_case_fails(tmp_path:
     assert len(endpoint.times) == 12 + 8
 
 
-async def test_an_address_without_a_listener_is_tried_once(tmp_path: Path, unused_tcp_port: int) -> None:
+async def test_an_address_without_a_listener_is_tried_once(tmp_path, unused_tcp_port):
     """Before the first answer another try would only make the user wait."""
     started = time.monotonic()
     with pytest.raises(ProviderUnusable, match="cannot be reached"):
@@ -142,7 +141,7 @@ async def test_an_address_without_a_listener_is_tried_once(tmp_path: Path, unuse
 
 
 @pytest.mark.slow
-async def test_a_system_that_stays_down_ends_the_collection_and_keeps_its_answers(tmp_path: Path) -> None:
+async def test_a_system_that_stays_down_ends_the_collection_and_keeps_its_answers(tmp_path):
     async with served(Endpoint(lambda n: 503 if n > 3 else 200).reply) as url:
         with pytest.raises(ProviderUnusable, match=r"no answer for \d+ s \(system\.outage_s=2\).*the same command goes on"):
             await answered(tmp_path, url, samples=20, concurrency=2, outage_s=2)

@@ -27,7 +27,7 @@ SAMPLES = [
 ]
 
 
-def write(folder: Path, kind: str, rows: list[dict[str, Any]]) -> str:
+def write(folder, kind, rows):
     path = folder / f"index.{kind}"
     if kind == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -45,7 +45,7 @@ NAMES = ["doc_id", "chunk_id", "tokens", "doc_type", "chunker", "index_version",
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
-def test_every_form_gives_the_same_counts(tmp_path: Path, kind: str) -> None:
+def test_every_form_gives_the_same_counts(tmp_path, kind):
     rows = [{"status": "embedded", **row} if "chunk_id" in row or kind == "parquet" else row for row in ROWS]
     found = IndexManifest(write(tmp_path, kind, rows), tmp_path).coverage(SAMPLES)
     whole = found.overall
@@ -82,14 +82,14 @@ def test_every_form_gives_the_same_counts(tmp_path: Path, kind: str) -> None:
     ({"doc_id": "x", "chunkid": "1"}, "chunkid", "did you mean 'chunk_id'?"),
     ({"doc_id": "a.md", "chunk_id": "4", "doc_type": "pdf"}, "doc_type", "'markdown', as at index.jsonl:1"),
 ])  # fmt: skip
-def test_a_wrong_row_is_named_with_its_line(tmp_path: Path, row: dict[str, Any], key: str, told: str) -> None:
+def test_a_wrong_row_is_named_with_its_line(tmp_path, row, key, told):
     with pytest.raises(DataError) as caught:
         IndexManifest(write(tmp_path, "jsonl", [*ROWS, row]), tmp_path).coverage([])
     assert f"index.jsonl:6: {key}" in str(caught.value)
     assert told in str(caught.value)
 
 
-def test_an_empty_manifest_and_a_missing_one_are_refused(tmp_path: Path) -> None:
+def test_an_empty_manifest_and_a_missing_one_are_refused(tmp_path):
     (tmp_path / "index.jsonl").write_text("\n")
     with pytest.raises(DataError, match="no rows"):
         IndexManifest("index.jsonl", tmp_path).coverage([])
@@ -109,7 +109,7 @@ TOLD = "1 of 2 gold documents are not in the index by its manifest: b<i>.pdf (wi
 
 
 @pytest.fixture
-def run(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def run(here, capsys):
     Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in CASES))
     write(here, "jsonl", GIVEN)
     assert main(WORDS) == 0
@@ -117,7 +117,7 @@ def run(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_freezes_it_and_reports_tell_what_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_freezes_it_and_reports_tell_what_is_missing(run, capsys):
     assert TOLD in " ".join(capsys.readouterr().err.split())
     assert json.loads((run / "index.json").read_text())["overall"]["documents_without_chunks"] == 1
     page = (run / "report.md").read_text()
@@ -129,10 +129,7 @@ def test_a_run_freezes_it_and_reports_tell_what_is_missing(run: Path, capsys: py
     assert (run / "index.json").stat().st_mtime_ns == stamp
 
 
-Findings = dict[tuple[str, str], tuple[Any, ...]]
-
-
-def _findings(run: Path) -> Findings:
+def _findings(run):
     """What the records say of each case: documents not in the index, failure modes, diagnoses."""
     columns = ["sample_id", "method", "gold_not_indexed", "failure_modes", "diagnosis"]
     rows = pq.read_table(run / "iteration-1" / "records.parquet", columns=columns).to_pylist()
@@ -145,7 +142,7 @@ CLOSED_BOOK = {"id": "q2", "question": "?", "relevant_docs": ["b<i>.pdf"], "answ
 
 
 @pytest.fixture
-def labelled(here: Path) -> None:
+def labelled(here):
     """Cases with a document in the index, one without, unlabelled, and of a method that retrieves nothing."""
     cases = [*({**case, "method": "rag"} for case in (*CASES, UNLABELLED)), CLOSED_BOOK]
     Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
@@ -154,7 +151,7 @@ def labelled(here: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("labelled")
-def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
+def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis():
     assert main(WORDS) == 0
     assert _findings(Path("outputs/x/latest")) == {
         ("q1", "rag"): (0, [], []), ("q2", "rag"): NOT_INDEXED, ("q3", "rag"): (None, [], []), ("q2", "closed"): (1, [], []),
@@ -163,7 +160,7 @@ def test_a_document_that_is_not_in_the_index_is_the_first_diagnosis() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("labelled")
-def test_a_manifest_that_lacks_what_was_found_is_not_believed() -> None:
+def test_a_manifest_that_lacks_what_was_found_is_not_believed():
     found = {**CASES[1], "method": "rag", "chunks": [{"id": "1", "doc_id": "b<i>.pdf", "text": "t"}]}
     Path("cases.jsonl").write_text(json.dumps(found) + "\n")
     assert main(WORDS) == 0
@@ -172,7 +169,7 @@ def test_a_manifest_that_lacks_what_was_found_is_not_believed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("labelled")
-def test_without_a_manifest_nothing_is_said_of_the_index() -> None:
+def test_without_a_manifest_nothing_is_said_of_the_index():
     assert main([word for word in WORDS if "index_manifest" not in word]) == 0
     assert _findings(Path("outputs/x/latest"))["q2", "rag"] == (None, ["retrieval_miss"], ["retrieval_failure"])
     metrics = json.loads(Path("outputs/x/latest/iteration-1/metrics.json").read_text())
@@ -181,7 +178,7 @@ def test_without_a_manifest_nothing_is_said_of_the_index() -> None:
 
 
 @pytest.mark.slow
-def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_part_of_what_a_run_rests_on(run, capsys):
     assert main(["task=verify", "run=outputs/x/latest"]) == 0
     assert main(["task=rescore", "run=outputs/x/latest", "scoring.level=0.9"]) == 0
     folders = {path.parent.resolve() for path in Path("outputs/x").glob("*/index.json")}
@@ -203,7 +200,7 @@ def test_it_is_part_of_what_a_run_rests_on(run: Path, capsys: pytest.CaptureFixt
     assert run.resolve() != first, "another manifest is another run"
 
 
-def of_index(tokens: dict[str, list[int]]) -> list[dict[str, Any]]:
+def of_index(tokens):
     """A row per chunk of each document, by its tokens; a document without any is a row alone."""
     kinds = {"md": "markdown", "pdf": "pdf"}
     return [
@@ -213,7 +210,7 @@ def of_index(tokens: dict[str, list[int]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def evaluated(name: str, index: dict[str, list[int]], found: dict[str, list[str]]) -> None:
+def evaluated(name, index, found):
     """A run over an index: `found` are the documents that each question got."""
     labels = {"q1": {"relevant_docs": ["a.md"]}, "q2": {"relevant_docs": ["scan.pdf"]}, "q3": {"anchors": [{"rel_path": "docs/scan.pdf"}]}}
     cases = [
@@ -228,7 +225,7 @@ def evaluated(name: str, index: dict[str, list[int]], found: dict[str, list[str]
 
 
 @pytest.mark.slow
-def test_two_indexes_are_compared(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_indexes_are_compared(here, capsys):
     """core-metrics.md: evaluation is sensitive to indexing changes. A document without chunks is lost, its questions miss it."""
     evaluated("v6", {"a.md": [100, 200], "scan.pdf": [300]}, {"q1": ["a.md"], "q2": ["scan.pdf"], "q3": ["scan.pdf"]})
     evaluated("v7", {"a.md": [100, 50, 50], "scan.pdf": [], "new.md": [400]}, {"q1": ["a.md"], "q2": ["new.md"], "q3": ["a.md"]})
@@ -270,7 +267,7 @@ def test_two_indexes_are_compared(here: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_without_tokens_chunks_are_measured_in_characters_of_what_was_retrieved(here, capsys) -> None:
+def test_without_tokens_chunks_are_measured_in_characters_of_what_was_retrieved(here, capsys):
     """And the same index on both sides is no difference."""
     questions = {"q1": ["a.md"]}
     evaluated("v6", {"a.md": [5]}, questions)

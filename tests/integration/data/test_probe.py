@@ -1,17 +1,15 @@
 """The first question to a live system: what every question would meet ends the run there, with what to write instead."""
 
 import json
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from ragpipe.cli.command_line import main
 from ragpipe.core.errors import ConfigError, ProviderUnusable
-from ragpipe.core.sample import Output, Sample
+from ragpipe.core.sample import Sample
 from ragpipe.data.live_system import open_methods
-from ragpipe.data.system_settings import HttpSystem, LiveSystem, PythonSystem
-from ragpipe.judge.attempts import AttemptRunner
+from ragpipe.data.system_settings import HttpSystem, PythonSystem
 from ragpipe.runs.collect_outputs import CollectStage
 from ragpipe.runs.collected_outputs import collected_outputs
 from tests.integration.data.test_endpoint import Endpoint, served
@@ -19,7 +17,7 @@ from tests.integration.data.test_endpoint import Endpoint, served
 SAMPLES = [Sample(id=f"s{i}", question=f"question {i}") for i in range(6)]
 
 
-async def collect(settings: LiveSystem, journal: Path, plugins: tuple[str, ...] = ()) -> dict[str, Output]:
+async def collect(settings, journal, plugins=()):
     await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
     return {name: output for name, (output,) in collected_outputs(journal).items()}
 
@@ -35,7 +33,7 @@ async def collect(settings: LiveSystem, journal: Path, plugins: tuple[str, ...] 
     ({"answer": "Paris"}, {"fields": {"answer": "length(answer[0])"}}, ["answer: text", "length"]),
     ({"answer": {"text": "Paris"}}, {}, ["the system's answer: answer", "a valid string"]),
 ])  # fmt: skip
-async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(tmp_path, answer, settings, told) -> None:
+async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(tmp_path, answer, settings, told):
     endpoint = Endpoint(answer=answer)
     async with served(endpoint.reply) as url:
         with pytest.raises(ConfigError) as refused:
@@ -52,7 +50,7 @@ async def test_an_answer_in_another_shape_is_shown_with_the_line_to_write(tmp_pa
     (405, {}, "system.http_method=GET"),
     (308, {"Location": "http://other.example/ask"}, "system.url=http://other.example/ask"),
 ])  # fmt: skip
-async def test_a_status_that_every_question_would_get_ends_the_run_at_once(tmp_path, status, headers, told) -> None:
+async def test_a_status_that_every_question_would_get_ends_the_run_at_once(tmp_path, status, headers, told):
     endpoint = Endpoint(lambda n: status, headers=headers)
     async with served(endpoint.reply) as url:
         with pytest.raises(ConfigError, match=f"HTTP {status}") as refused:
@@ -61,10 +59,10 @@ async def test_a_status_that_every_question_would_get_ends_the_run_at_once(tmp_p
     assert len(endpoint.times) == 1
 
 
-async def test_a_question_that_is_refused_for_itself_does_not_end_the_run(tmp_path: Path) -> None:
+async def test_a_question_that_is_refused_for_itself_does_not_end_the_run(tmp_path):
     """The first question is too long, the second has no answer: the third shows that all is well."""
 
-    async def choosy(request: web.Request) -> web.Response:
+    async def choosy(request):
         number = int((await request.json())["question"].split()[1])
         if number == 0:
             return web.json_response({"detail": "too long"}, status=413)
@@ -76,10 +74,10 @@ async def test_a_question_that_is_refused_for_itself_does_not_end_the_run(tmp_pa
     assert "HTTP 413" in (outputs["s0"].error or "")
 
 
-async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_later(tmp_path: Path) -> None:
+async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_later(tmp_path):
     asked, is_broken = list[str](), True
 
-    async def answer(request: web.Request) -> web.Response:
+    async def answer(request):
         asked.append((await request.json())["question"][-1])
         return web.json_response({"detail": "no"}, status=422) if is_broken else web.json_response({"answer": "a"})
 
@@ -94,12 +92,12 @@ async def test_three_questions_that_all_fail_end_the_run_and_are_asked_again_lat
     assert asked[3:] == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tmp_path, monkeypatch):
     """Later waits double; before the first answer they stay short, so that a wrong start is known soon."""
     monkeypatch.setattr("ragpipe.judge.attempts._MOST_BEFORE_AN_ANSWER", 0.01)
     waits = list[float]()
 
-    async def wait(_: AttemptRunner, seconds: float) -> None:
+    async def wait(_, seconds):
         waits.append(seconds)
 
     monkeypatch.setattr("ragpipe.judge.attempts.AttemptRunner.sleep", wait)
@@ -112,7 +110,7 @@ async def test_a_system_that_is_down_from_the_start_is_told_after_short_waits(tm
     assert max(waits) <= 0.01
 
 
-async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_path: Path) -> None:
+async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_path):
     """It is no failure of the questions: none of them is kept as one."""
     async with served(Endpoint(lambda n: 200 if n < 4 else 401).reply) as url:
         with pytest.raises(ProviderUnusable, match="refuses the key"):
@@ -129,7 +127,7 @@ async def test_a_key_that_expires_while_answers_are_collected_ends_the_run(tmp_p
     ("{'text': 'a'}", ["rename text -> answer"]), ("{'response': 'a', 'contexts': []}", ["rename response -> answer"]),
     ("{'answer': 'a', 'contexts': 'one'}", ["contexts", "a list"]),
 ])  # fmt: skip
-async def test_a_callable_with_other_names_is_told_the_right_ones(code_here, returned: str, told: list[str]) -> None:
+async def test_a_callable_with_other_names_is_told_the_right_ones(code_here, returned, told):
     (code_here / "misnamed.py").write_text(f"def answer(sample): return {returned}\n")
     with pytest.raises(ConfigError) as refused:
         await collect(PythonSystem(kind="python", callable="misnamed:answer"), code_here / "j.jsonl", ("misnamed",))
@@ -137,7 +135,7 @@ async def test_a_callable_with_other_names_is_told_the_right_ones(code_here, ret
 
 
 @pytest.fixture
-def here(code_here) -> Path:
+def here(code_here):
     (code_here / "probed.py").write_text(
         "import os\ndef answer(sample):\n    open('asked.txt', 'a').write(sample['id'])\n"
         "    return {'answer': 'a', ('contexts' if os.path.exists('right') else 'sources'): ['a']}\n"
@@ -150,7 +148,7 @@ WORDS = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python
 
 
 @pytest.mark.slow
-def test_the_same_command_works_once_the_system_is_right(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_same_command_works_once_the_system_is_right(here, capfd):
     assert main(WORDS.split()) == 2
     assert "rename sources -> contexts" in capfd.readouterr().err
     assert (here / "asked.txt").read_text() == "0"
@@ -163,7 +161,7 @@ def test_the_same_command_works_once_the_system_is_right(here: Path, capfd: pyte
     ("model", "variable"),
     [("openai/gpt-4o-mini-2024-07-18", "OPENAI_API_KEY"), ("anthropic/claude-3-5-haiku-20241022", "ANTHROPIC_API_KEY")],
 )
-def test_a_judge_without_its_key_is_refused_before_the_system_is_asked(here, monkeypatch, capfd, model: str, variable: str) -> None:
+def test_a_judge_without_its_key_is_refused_before_the_system_is_asked(here, monkeypatch, capfd, model, variable):
     monkeypatch.delenv(variable, raising=False)
     judge = ["judge=llm", f"judge.model={model}"]
     assert main([*WORDS.split(), *judge]) == 2

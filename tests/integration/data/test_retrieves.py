@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import ragpipe
 from ragpipe.cli.command_line import main
 from ragpipe.core.errors import DataError
-from ragpipe.data.dataset import Record, open_dataset
+from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.data.system_settings import PythonSystem, RecordedSystem
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
@@ -44,7 +43,7 @@ LABELLED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", sorted(ON_RETRIEVAL | BESIDE_RETRIEVAL))
-def test_what_measures_retrieval_is_skipped_and_nothing_else(name: str) -> None:
+def test_what_measures_retrieval_is_skipped_and_nothing_else(name):
     metric = shipped_metric(name)
     closed = run_skip_reason(metric, make_case(chunks=(), retrieves=False, **LABELLED), embedder=True)
     assert (closed == REASON) is (name in ON_RETRIEVAL)
@@ -52,17 +51,17 @@ def test_what_measures_retrieval_is_skipped_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["context_precision", "context_recall", "context_relevance", "retrieval", "citation"])
-def test_a_method_that_found_nothing_is_measured(name: str) -> None:
+def test_a_method_that_found_nothing_is_measured(name):
     assert run_skip_reason(shipped_metric(name), make_case(chunks=(), **LABELLED), embedder=True) is None
 
 
-def test_a_rubric_goes_by_what_it_shows() -> None:
+def test_a_rubric_goes_by_what_it_shows():
     closed = make_case(chunks=(), retrieves=False)
     for shows, why in ((["answer"], None), (["answer", "contexts"], REASON)):
         assert run_skip_reason(shipped_metric("rubric", shows=shows), closed, embedder=True) == why
 
 
-def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
+def test_a_metric_of_the_users_own_says_it_by_one_attribute():
     class Found(Computed):
         pass
 
@@ -74,16 +73,16 @@ def test_a_metric_of_the_users_own_says_it_by_one_attribute() -> None:
     assert [run_skip_reason(metric, closed, embedder=True) for metric in own] == [None, REASON]
 
 
-def records(folder: Path, text: str, name: str = "d.jsonl", **settings: Any) -> list[Record]:
+def records(folder, text, name="d.jsonl", **settings):
     (folder / name).write_text(text, encoding="utf-8")
     return list(open_dataset(DatasetSettings(path=name, **settings), folder))
 
 
-def said(found: list[Record]) -> dict[str, bool]:
+def said(found):
     return {record.output.method: record.output.retrieves for record in found if record.output}
 
 
-def test_a_data_set_says_it_in_every_form(tmp_path: Path) -> None:
+def test_a_data_set_says_it_in_every_form(tmp_path):
     line = '{"id": "q", "question": "?", "outputs": [{"method": "a", "answer": "x"}, {"method": "b", "answer": "y", "retrieves": false}]}'
     assert said(records(tmp_path, line + "\n")) == {"a": True, "b": False}
     cells = "id,question,method,answer,retrieves\nq,?,a,x,\nq,?,b,y,false\nq,?,c,z,TRUE\n"
@@ -105,7 +104,7 @@ TWO = (
 )
 
 
-def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path) -> None:
+def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path):
     found = records(tmp_path, TWO)
     assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"closed": False})))) == {"dense": True, "closed": False}
     assert list(mark_closed_book(found, RecordedSystem(retrieves={"closed": True}))) == found
@@ -116,12 +115,12 @@ def test_the_system_section_says_it_of_single_methods_and_of_all(tmp_path: Path)
         assert part in str(error.value)
 
 
-def test_true_never_overrules_what_an_output_says_of_itself(tmp_path: Path) -> None:
+def test_true_never_overrules_what_an_output_says_of_itself(tmp_path):
     found = records(tmp_path, '{"id": "q", "question": "?", "answer": "x", "retrieves": false}\n')
     assert said(list(mark_closed_book(found, RecordedSystem(retrieves={"default": True})))) == {"default": False}
 
 
-def test_only_what_is_false_is_part_of_the_identity() -> None:
+def test_only_what_is_false_is_part_of_the_identity():
     default = RecordedSystem().identity()
     assert default == {"kind": "recorded"}
     assert RecordedSystem(retrieves={"a": True}).identity() == default
@@ -130,7 +129,7 @@ def test_only_what_is_false_is_part_of_the_identity() -> None:
         **default, "retrieves": {"a": False, "b": False},
     }  # fmt: skip
 
-    def live(retrieves: Any) -> dict[str, Any]:
+    def live(retrieves):
         return PythonSystem(kind="python", callable="a:b", method="mine", retrieves=retrieves).identity()
 
     assert "retrieves" not in live(True)
@@ -139,13 +138,13 @@ def test_only_what_is_false_is_part_of_the_identity() -> None:
 
 
 @pytest.fixture
-def here(code_here) -> Path:
+def here(code_here):
     (code_here / "two.jsonl").write_text(TWO)
     (code_here / "closedsystem.py").write_text(LIVE)
     return code_here
 
 
-def recorded_run(*extra: str) -> int:
+def recorded_run(*extra):
     return main([
         "dataset=jsonl", "dataset.path=two.jsonl", "metrics=[retrieval,context_precision,rejection_calibration]", "name=x", *extra,
     ])  # fmt: skip
@@ -155,7 +154,7 @@ CLOSED = "system.retrieves={closed: false, clsed: false}"
 
 
 @pytest.mark.slow
-def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_says_what_is_skipped_and_why(here, capfd):
     assert recorded_run("task=plan", CLOSED) == 0
     out, err = capfd.readouterr()
     rows = {line.split()[0]: line for line in out.splitlines() if line.split()[1:2] in (["2"], ["4"])}
@@ -166,7 +165,7 @@ def test_the_plan_says_what_is_skipped_and_why(here: Path, capfd: pytest.Capture
 
 
 @pytest.mark.slow
-def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(here, capfd):
     assert recorded_run(CLOSED) == 0
     assert capfd.readouterr().err.count("'clsed'") == 1
     run = Path("outputs/x/latest").resolve()
@@ -189,7 +188,7 @@ def test_a_run_leaves_a_closed_book_method_out_of_retrieval_and_its_failures(her
 
 
 @pytest.mark.slow
-def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_case_with_chunks_stops_the_run_before_anything_is_judged(here, capfd):
     assert recorded_run("system.retrieves=false") == 2
     said = capfd.readouterr().err
     assert "'q1'" in said
@@ -213,10 +212,10 @@ def both(sample):
 
 
 @pytest.fixture
-def live(here: Path) -> Callable[..., int]:
+def live(here):
     (here / "q.jsonl").write_text('{"id": "q1", "question": "Who?"}\n{"id": "q2", "question": "When?"}\n')
 
-    def run(function: str, *extra: str) -> int:
+    def run(function, *extra):
         return main([
             "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[context_precision,faithfulness]", "name=live", "system=python",
             "plugins=[closedsystem]", f"system.callable=closedsystem:{function}", "system.concurrency=1", *extra,
@@ -225,17 +224,17 @@ def live(here: Path) -> Callable[..., int]:
     return run
 
 
-def frozen() -> list[bool]:
+def frozen():
     return pq.read_table("outputs/live/latest/outputs.parquet")["retrieves"].to_pylist()
 
 
-def reasons() -> dict[str, str | None]:
+def reasons():
     found = ragpipe.load("outputs/live/latest").records
     return dict(zip(found["sample_id"], found["context_precision.reason"], strict=True))
 
 
 @pytest.mark.slow
-def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Callable[..., int]) -> None:
+def test_a_closed_book_system_that_fails_is_a_system_error(here, live):
     (here / "fail").touch()
     assert live("closed", "system.retrieves=false", "system.retries=0") == 4
     assert reasons() == {"q1": REASON, "q2": REASON}  # the failure takes away no score that was due
@@ -244,7 +243,7 @@ def test_a_closed_book_system_that_fails_is_a_system_error(here: Path, live: Cal
 
 
 @pytest.mark.slow
-def test_a_live_system_may_say_it_of_each_output(here: Path, live: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_live_system_may_say_it_of_each_output(here, live, capfd):
     assert live("mixed", "system.retrieves={other: false}") == 0
     assert "no output has the method 'other'; there are 'default'" in capfd.readouterr().err
     assert frozen() == [False, True]
@@ -267,26 +266,26 @@ METHODS = "{dense: {params: {name: dense}}, closed: {params: {name: closed}, ret
 
 
 @pytest.fixture
-def here_many(code_here) -> Path:
+def here_many(code_here):
     (code_here / "several.py").write_text(RAG)
     (code_here / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(3)))
     return code_here
 
 
-def several(methods: str, *words: str) -> int:
+def several(methods, *words):
     return main([
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=several", "system=python",
         "plugins=[several]", "system.callable=several:answer", f"system.methods={methods}", *words,
     ])  # fmt: skip
 
 
-def asked(here_many: Path) -> Counter[str]:
+def asked(here_many):
     path = here_many / "asked.txt"
     return Counter(path.read_text().split()) if path.exists() else Counter()
 
 
 @pytest.mark.slow
-def test_a_changed_or_a_new_method_is_asked_alone(here_many: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_or_a_new_method_is_asked_alone(here_many, capfd):
     assert several(METHODS) == 0
     assert asked(here_many) == {"dense": 3, "closed": 3}
     run = ragpipe.load("outputs/several/latest")
@@ -324,6 +323,6 @@ def test_a_changed_or_a_new_method_is_asked_alone(here_many: Path, capfd: pytest
         ("{a: {callable: 'several:nothing'}}", (), "several:nothing"),
     ], keep=2),
 )  # fmt: skip
-def test_a_wrong_method_is_refused_with_its_key(here_many: Path, capfd, methods: str, words: tuple[str, ...], told: str) -> None:
+def test_a_wrong_method_is_refused_with_its_key(here_many, capfd, methods, words, told):
     assert several(methods, "task=plan", *words) == 2
     assert told in capfd.readouterr().err

@@ -4,12 +4,11 @@ import json
 import re
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from ragpipe.cli.command_line import main
-from ragpipe.testing.openai_server import OpenAIServer, serving
+from ragpipe.testing.openai_server import serving
 from tests.support.harness import finish, start
 from tests.support.waiting import wait_until
 
@@ -17,23 +16,23 @@ pytestmark = pytest.mark.slow  # whole runs, several per test
 
 
 @pytest.fixture(autouse=True)
-def _place(here: Path) -> None:
+def _place(here):
     lines = [json.dumps({"id": f"q{i}", "question": f"How long is warranty {i}? " + "Please say. " * (i % 5)}) for i in range(20)]
     (here / "q.jsonl").write_text("\n".join(lines))
 
 
-def words(server: OpenAIServer, *more: str) -> list[str]:
+def words(server, *more):
     return [
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[answer_class]", "name=live", "system=openai", "system.concurrency=4",
         f"system.url={server.url}/chat/completions", "system.params.model=rag-2026-01-01", *more,
     ]  # fmt: skip
 
 
-def tokens(server: OpenAIServer) -> list[int]:
+def tokens(server):
     return [line["usage"]["total_tokens"] for line in server.log if line["usage"]]
 
 
-def test_a_collection_ends_and_goes_on_with_a_raised_budget(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_collection_ends_and_goes_on_with_a_raised_budget(capsys):
     with serving(latency_ms=5, jitter=0.9) as server:
         assert main(words(server, "system.budget.calls=7")) == 4
         shown = capsys.readouterr()
@@ -47,7 +46,7 @@ def test_a_collection_ends_and_goes_on_with_a_raised_budget(capsys: pytest.Captu
         assert server.arrivals == 20
 
 
-def test_tokens_are_counted_by_the_usage_of_the_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_are_counted_by_the_usage_of_the_answers(capsys):
     """A request holds 1.25 times the largest answer so far; the prompts here differ by more, by at most 15 tokens."""
     with serving(latency_ms=5, jitter=0.9) as server:
         assert main(words(server, "system.budget.tokens=250")) == 4
@@ -58,7 +57,7 @@ def test_tokens_are_counted_by_the_usage_of_the_answers(capsys: pytest.CaptureFi
         assert len(tokens(server)) == 20
 
 
-def test_money_needs_a_price_and_is_refused_after_one_answer_without(capsys: pytest.CaptureFixture[str]) -> None:
+def test_money_needs_a_price_and_is_refused_after_one_answer_without(capsys):
     with serving() as server:
         assert main(words(server, "system.budget.usd=1")) == 2
         assert "system.prices" in capsys.readouterr().err
@@ -70,7 +69,7 @@ def test_money_needs_a_price_and_is_refused_after_one_answer_without(capsys: pyt
         assert len(bill) > 2
 
 
-def test_a_judge_without_money_ends_the_run_before_the_system_is_asked(capsys) -> None:
+def test_a_judge_without_money_ends_the_run_before_the_system_is_asked(capsys):
     with serving() as server, serving() as judge:
         command = words(
             server, "judge=llm", "judge.model=openai/test-model-2026-01-01", f"judge.api_base={judge.url}",
@@ -81,7 +80,7 @@ def test_a_judge_without_money_ends_the_run_before_the_system_is_asked(capsys) -
         assert "judge.budget.tokens=100 is used up" in capsys.readouterr().err
 
 
-def test_a_kill_does_not_forget_what_was_under_way(tmp_path: Path) -> None:
+def test_a_kill_does_not_forget_what_was_under_way(tmp_path):
     with serving(latency_ms=100) as server:
         command = words(server, "system.budget.calls=12")
         process = start(command, tmp_path, stdout=subprocess.DEVNULL)

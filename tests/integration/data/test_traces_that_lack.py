@@ -1,7 +1,6 @@
 """A trace whose step of retrieval says nothing of documents: the contexts are not recorded, and a line says what is lacking."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ pytestmark = pytest.mark.slow
 STEPS = {"openinference.span.kind": "RETRIEVER"}
 
 
-def test_the_first_run_says_what_a_trace_lacks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_run_says_what_a_trace_lacks(here, capsys):
     ids = {"trace_id": "0x" + "1f" * 16, "span_id": "0x" + "2e" * 8}
     root = {"openinference.span.kind": "CHAIN", "input.value": "When?", "output.value": "At six."}
     rows = [

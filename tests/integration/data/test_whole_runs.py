@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -27,24 +26,24 @@ ASKED = [f"q{i}" for i in range(6)]
 
 
 @pytest.fixture
-def here(code_here) -> Path:
+def here(code_here):
     (code_here / "livesystem.py").write_text(RAG)
     (code_here / "q.jsonl").write_text("".join(f'{{"id": "{i}", "question": "Capital?"}}\n' for i in ASKED))
     return code_here
 
 
-def python_run(*extra: str) -> int:
+def python_run(*extra):
     return main([
         "dataset=jsonl", "dataset.path=q.jsonl", "metrics=[faithfulness]", "name=live", "system=python", "plugins=[livesystem]",
         "system.callable=livesystem:answer", "system.method=mine", "system.concurrency=1", "system.retries=0", *extra,
     ])  # fmt: skip
 
 
-def asked(here: Path) -> list[str]:
+def asked(here):
     return (here / "asked.txt").read_text().split()
 
 
-def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here, capfd):
     (here / "stop").touch()
     assert python_run() == 130
     assert asked(here) == ASKED[:3]
@@ -62,7 +61,7 @@ def test_a_stopped_collection_goes_on_and_a_finished_one_is_never_repeated(here:
     assert asked(here) == ASKED + ASKED
 
 
-def test_a_system_that_fails_is_an_error_of_that_case_and_ends_the_run_with_4(here, capfd) -> None:
+def test_a_system_that_fails_is_an_error_of_that_case_and_ends_the_run_with_4(here, capfd):
     (here / "fail").touch()
     assert python_run() == 4
     found = ragpipe.load("outputs/live/latest")
@@ -89,7 +88,7 @@ def test_a_system_that_fails_is_an_error_of_that_case_and_ends_the_run_with_4(he
 
 
 @pytest.mark.thorough
-def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here, capfd):
     """A price asks nobody again, not the system either; 1,000 tokens in at $2 and 500 out at $4 per million are $0.004."""
     (here / "livesystem.py").write_text(RAG.replace('"contexts"', '"usage": {"tokens_in": 1000.0, "tokens_out": 500.0}, "contexts"'))
     assert python_run("system.version=v7") == 0
@@ -113,7 +112,7 @@ def test_the_version_of_a_live_system_and_the_price_of_its_tokens(here: Path, ca
     assert asked(here) == ASKED
 
 
-def test_recorded_outputs_name_their_versions(here: Path) -> None:
+def test_recorded_outputs_name_their_versions(here):
     """As a mapping brings them in: two system prompts of one method, and a method that names none."""
     rows = [("a", "v1"), ("a", "v2"), ("b", None)]
     (here / "o.jsonl").write_text("".join(

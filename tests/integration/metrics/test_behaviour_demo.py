@@ -1,7 +1,6 @@
 """A whole run over the demonstration data: the planted failures that the metrics of behaviour find, and what passes."""
 
 import json
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +13,7 @@ ON = "citation,source_policy,policy_compliance,rejection_calibration,abstention,
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("behaviour")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)

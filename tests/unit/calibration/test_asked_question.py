@@ -21,14 +21,14 @@ class Declared(Computed):
 
     specs: tuple[ScoreSpec, ...]
 
-    def scores(self) -> tuple[ScoreSpec, ...]:
+    def scores(self):
         return self.specs
 
     def compute(self, cases):  # type: ignore[no-untyped-def]
         return []
 
 
-def grades_of(spec: ScoreSpec) -> dict[str, float]:
+def grades_of(spec):
     asked = asked_question([Declared(name="m", specs=(spec,))], "m", None, None)
     return {grade.name: grade.value for grade in asked.grades}
 
@@ -41,18 +41,18 @@ def grades_of(spec: ScoreSpec) -> dict[str, float]:
     (ScoreSpec("m", 0, 3, grades=whole_grades(0, 3)), {"3": 3, "2": 2, "1": 1, "0": 0}),
     (ScoreSpec("m", 0, 100, grades=(("A", 90.0), ("B", 50.0), ("C", 0.0))), {"A": 90, "B": 50, "C": 0}),
 ])  # fmt: skip
-def test_the_scale_gives_the_grades(spec: ScoreSpec, grades: dict[str, float]) -> None:
+def test_the_scale_gives_the_grades(spec, grades):
     assert list(grades_of(spec).items()) == list(grades.items())
 
 
-def test_a_count_needs_grades() -> None:
+def test_a_count_needs_grades():
     metric = Declared(name="m", specs=(ScoreSpec("m", None, None),))
     with pytest.raises(ConfigError, match="m has no scale"):
         asked_question([metric], "m", None, None)
     assert [grade.value for grade in asked_question([metric], "m", None, {"few": 1, "many": 9}).grades] == [1, 9]
 
 
-def test_the_section_of_the_metric_is_asked_unless_the_caller_asks_otherwise() -> None:
+def test_the_section_of_the_metric_is_asked_unless_the_caller_asks_otherwise():
     metric = load_metric("faithfulness", SECTION, LIBRARY)
     asked = asked_question([metric], "faithfulness", None, None)
     assert asked.question == "Do the contexts support every claim of the answer?"
@@ -61,7 +61,7 @@ def test_the_section_of_the_metric_is_asked_unless_the_caller_asks_otherwise() -
     assert (asked.question, [grade.name for grade in asked.grades]) == ("Right?", ["right", "wrong"])
 
 
-def test_without_a_section_the_score_is_named() -> None:
+def test_without_a_section_the_score_is_named():
     metrics = [Declared(name="m", specs=(ScoreSpec("m_first"), ScoreSpec("m_second", binary=True)))]
     assert asked_question(metrics, "m", None, None).question == "How do you grade this case for m first?"
     assert asked_question(metrics, "m_second", None, None).spec.name == "m_second"
@@ -72,7 +72,7 @@ def test_without_a_section_the_score_is_named() -> None:
     ("mm", None, "did you mean m?"),
     ("m", {"good": 2, "bad": 0}, "values from 0 to 1"),
 ])  # fmt: skip
-def test_what_cannot_be_asked_is_refused(name: str | None, grades: dict[str, float] | None, message: str) -> None:
+def test_what_cannot_be_asked_is_refused(name, grades, message):
     with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
         asked_question([Declared(name="m", specs=(ScoreSpec("m"),))], name, None, grades)
 
@@ -84,14 +84,14 @@ def test_what_cannot_be_asked_is_refused(name: str | None, grades: dict[str, flo
     ({"question": "x", "grade": {}}, "label.grade", "one of"),
     ("Right?", "label", "a mapping"),
 ])  # fmt: skip
-def test_a_wrong_section_is_refused_with_its_key(label: object, key: str, message: str) -> None:
+def test_a_wrong_section_is_refused_with_its_key(label, key, message):
     with pytest.raises(ConfigError) as error:
         load_metric("faithfulness", {**SECTION, "label": label}, LIBRARY)
     (problem,) = error.value.problems
     assert (problem.key, message in problem.expected) == (f"metrics.faithfulness.{key}", True)
 
 
-def test_what_people_are_asked_is_in_no_identity() -> None:
+def test_what_people_are_asked_is_in_no_identity():
     asked, other = (load_metric("faithfulness", {**SECTION, "label": label}, LIBRARY) for label in (None, {"question": "Right?"}))
     assert asked.label_question != other.label_question
     assert metric_identity(asked) == metric_identity(other)

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragpipe.calibration.label_files import DrawnCases, asked_of, draw_cases, random_order
+from ragpipe.calibration.label_files import asked_of, draw_cases, random_order
 from ragpipe.core.errors import ConfigError
 
 FEW = ["a", "a", "b", "b", "b", "b", "b"]
 
 
-def draws(size: int, random_size: int) -> list[DrawnCases]:
+def draws(size, random_size):
     """The draw of every order of the few cases."""
     return [draw_cases(order, FEW, size, random_size=random_size) for order in permutations(range(7))]
 
 
 @pytest.mark.parametrize(("size", "random_size"), [(5, 5), (4, 2), (5, 3), (6, 1)])
-def test_each_case_is_drawn_as_often_as_its_probability_says(size: int, random_size: int) -> None:
+def test_each_case_is_drawn_as_often_as_its_probability_says(size, random_size):
     by_counts = defaultdict(list)
     for draw in draws(size, random_size):
         by_counts[draw.drawn["a"], draw.drawn["b"]].append(draw)
@@ -32,7 +32,7 @@ def test_each_case_is_drawn_as_often_as_its_probability_says(size: int, random_s
         assert [same[0].probability(stratum) for stratum in FEW] == [float(share) for share in expected]
 
 
-def test_the_random_part_is_a_simple_random_sample() -> None:
+def test_the_random_part_is_a_simple_random_sample():
     heads = Counter(frozenset(draw.places[: draw.random]) for draw in draws(5, 3))
     assert len(heads) == 35  # 7 over 3
     assert len(set(heads.values())) == 1
@@ -42,7 +42,7 @@ def test_the_random_part_is_a_simple_random_sample() -> None:
     st.lists(st.sampled_from("abc"), min_size=1, max_size=40),
     st.integers(6, 30), st.integers(0, 20), st.floats(0, 1), st.integers(0, 9),
 )  # fmt: skip
-def test_a_larger_draw_contains_the_smaller_one(strata: list[str], size: int, more: int, share: float, seed: int) -> None:
+def test_a_larger_draw_contains_the_smaller_one(strata, size, more, share, seed):
     order = random_order([str(place) for place in range(len(strata))], seed)
     first = draw_cases(order, strata, size, random_size=round(share * size))
     grown = draw_cases(order, strata, size + more, random_size=round(share * (size + more)))
@@ -54,21 +54,21 @@ def test_a_larger_draw_contains_the_smaller_one(strata: list[str], size: int, mo
     assert grown.places[: grown.random] == order[: grown.random]
 
 
-def test_the_strata_get_as_many_cases_each() -> None:
+def test_the_strata_get_as_many_cases_each():
     assert draw_cases(range(100), ["a"] * 40 + ["b"] * 60, 30, random_size=0).drawn == {"a": 15, "b": 15}
 
 
-def test_a_draw_of_more_than_all_is_all() -> None:
+def test_a_draw_of_more_than_all_is_all():
     draw = draw_cases([2, 0, 1], ["all"] * 3, 60, random_size=60)
     assert (draw.places, draw.random, draw.probability("all")) == ([2, 0, 1], 3, 1.0)
 
 
-def test_more_strata_than_the_draw_can_serve_are_refused() -> None:
+def test_more_strata_than_the_draw_can_serve_are_refused():
     with pytest.raises(ConfigError, match=r"at least 2 cases of each of the 5 strata"):
         draw_cases(range(20), list("abcde") * 4, 9, random_size=2)
 
 
-def test_the_order_depends_on_seed_and_keys_alone() -> None:
+def test_the_order_depends_on_seed_and_keys_alone():
     keys = [f"q{number}" for number in range(50)]
     order = random_order(keys, 7)
     assert order == random_order(keys, 7) != random_order(keys, 8)
@@ -77,7 +77,7 @@ def test_the_order_depends_on_seed_and_keys_alone() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 60, 101])
-def test_a_fifth_of_the_cases_is_for_all_annotators(count: int) -> None:
+def test_a_fifth_of_the_cases_is_for_all_annotators(count):
     asked = asked_of(count, ["ann", "bob", "cy"])
     assert asked.count(None) == int(np.ceil(count / 5))
     turns = Counter(names[0] for names in asked if names)
@@ -85,5 +85,5 @@ def test_a_fifth_of_the_cases_is_for_all_annotators(count: int) -> None:
     assert asked_of(count + 9, ["ann", "bob", "cy"])[:count] == asked
 
 
-def test_one_annotator_is_asked_for_everything() -> None:
+def test_one_annotator_is_asked_for_everything():
     assert asked_of(3, []) == asked_of(3, ["ann"]) == [None, None, None]

@@ -1,7 +1,6 @@
 """The files of a draw: what is written is read back, and what is damaged is refused by name."""
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -28,7 +27,7 @@ LABEL = {
 }  # fmt: skip
 
 
-def a_draw(**changes: object) -> Draw:
+def a_draw(**changes):
     fields = {
         "draw_id": "faithfulness-1", "run_id": "r", "metric": "faithfulness", "score": "faithfulness", "question": "All?",
         "grades": [LabelGrade(name="all", value=1.0)], "low": 0.0, "high": 1.0, "seed": 0, "cases": 8,
@@ -37,18 +36,18 @@ def a_draw(**changes: object) -> Draw:
     return Draw.model_validate(fields | changes)
 
 
-def test_labels_are_read_back_with_exactly_the_columns(tmp_path: Path) -> None:
+def test_labels_are_read_back_with_exactly_the_columns(tmp_path):
     rows = [LABEL, LABEL | {"annotator": "bob", "label": None, "grade": None, "note": "unclear"}]
     write_rows(tmp_path / LABELS, table_of(rows, LABEL_COLUMNS))
     assert read_labels(tmp_path).to_pylist() == rows
 
 
-def test_a_draw_without_labels_says_how_to_get_them(tmp_path: Path) -> None:
+def test_a_draw_without_labels_says_how_to_get_them(tmp_path):
     with pytest.raises(DataError, match=r"label\.import"):
         read_labels(tmp_path)
 
 
-def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
+def test_a_table_with_other_columns_is_refused(tmp_path):
     table = table_of([LABEL], LABEL_COLUMNS)
     write_rows(tmp_path / LABELS, table.drop_columns(["label"]))
     with pytest.raises(DataError, match="no column label"):
@@ -63,14 +62,14 @@ def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     ({"cases": "eight"}, "cases"),
     ({"more": 1}, "more"),
 ])  # fmt: skip
-def test_a_damaged_draw_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_a_damaged_draw_is_refused(tmp_path, change, message):
     (tmp_path / DRAW).write_text(json.dumps(a_draw().model_dump() | change))
     with pytest.raises(DataError, match=message) as error:
         read_draw(tmp_path)
     assert isinstance(error.value, FormatMismatch) == ("format" in change)
 
 
-def test_the_draws_of_a_run(tmp_path: Path) -> None:
+def test_the_draws_of_a_run(tmp_path):
     assert draw_folders(tmp_path) == []
     for name in ("b", "a", "empty"):
         (tmp_path / "labels" / name).mkdir(parents=True)

@@ -1,14 +1,12 @@
 """What comes back: files of the page and sheets, several people, what was undone, and every fault by file and line."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from ragpipe.calibration.label_files import DRAWN_COLUMNS, Draw, LabelGrade, ShownCase, StratumSize
 from ragpipe.calibration.label_import import (
     GivenLabel,
-    LabelEvent,
     LabelKey,
     checked,
     labels_of,
@@ -37,37 +35,37 @@ DRAWN = table_of(
 )  # fmt: skip
 
 
-def event(item: str = "i1", label: object = "all", **more: object) -> dict[str, object]:
+def event(item="i1", label="all", **more):
     """A line of the page."""
     row = {"v": 1, "draw": "faithfulness-1", "item": item, "annotator": "ann", "question": "faithfulness",
            "label": label, "note": "", "ms": 900, "at": "2026-01-01T00:00:00Z", "undo": False}  # fmt: skip
     return row | more
 
 
-def written(path: Path, rows: list[dict[str, object]]) -> Path:
+def written(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def events_of(path: Path) -> list[LabelEvent]:
+def events_of(path):
     problems: list[Problem] = []
     events = read_labelled_file(path, problems)
     checked(problems)
     return events
 
 
-def labels_in(path: Path) -> dict[tuple[str, str], object]:
+def labels_in(path):
     labels = labels_of(DRAW, ITEMS, events_of(path))
     return {tuple(key): None if label is None else label.value for key, label in labels.items() if label is not None}
 
 
-def undo(item: str = "i1", **more: object) -> dict[str, object]:
+def undo(item="i1", **more):
     row = event(item, undo=True, **more)
     del row["label"]
     return row
 
 
-def note_only(item: str = "i1") -> dict[str, object]:
+def note_only(item="i1"):
     row = event(item, note="hm")
     del row["label"]
     return row
@@ -85,7 +83,7 @@ def note_only(item: str = "i1") -> dict[str, object]:
     ([event(label="All"), event("i2", 0.25), event("i3", "0,5")],
      {("i1", "ann"): 1.0, ("i2", "ann"): 0.25, ("i3", "ann"): 0.5}),
 ])  # fmt: skip
-def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], labels: dict[tuple[str, str], object]) -> None:
+def test_the_last_label_counts(tmp_path, rows, labels):
     assert labels_in(written(tmp_path / "labels.jsonl", rows)) == labels
 
 
@@ -101,7 +99,7 @@ def test_the_last_label_counts(tmp_path: Path, rows: list[dict[str, object]], la
     ([event(v=2)], 1, "v", "1"),
     ([event(item=7)], 1, "item", "a text"),
 ])  # fmt: skip
-def test_a_fault_is_named_with_its_line(tmp_path: Path, rows: list[dict[str, object]], line: int, key: str, words: str) -> None:
+def test_a_fault_is_named_with_its_line(tmp_path, rows, line, key, words):
     path = written(tmp_path / "labels.jsonl", rows)
     with pytest.raises(DataError) as error:
         labels_in(path)
@@ -116,7 +114,7 @@ def test_a_fault_is_named_with_its_line(tmp_path: Path, rows: list[dict[str, obj
     ("a.csv", "item;label\ni1;all\n", "item, label"),
     ("a.xlsx", "x", "a file .xlsx"),
 ])  # fmt: skip
-def test_what_is_no_labelled_file_is_refused(tmp_path: Path, name: str, content: str, words: str) -> None:
+def test_what_is_no_labelled_file_is_refused(tmp_path, name, content, words):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError) as error:
         events_of(tmp_path / name)
@@ -130,7 +128,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
-def test_a_sheet_goes_out_and_comes_back(tmp_path: Path, delimiter: str) -> None:
+def test_a_sheet_goes_out_and_comes_back(tmp_path, delimiter):
     """As a spreadsheet would save it: every cell in quotes, in its own country's form."""
     import csv
 
@@ -154,14 +152,14 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path, delimiter: str) -> None
     }
 
 
-def test_the_line_of_a_row_with_line_breaks_is_right(tmp_path: Path) -> None:
+def test_the_line_of_a_row_with_line_breaks_is_right(tmp_path):
     (tmp_path / "a.csv").write_text('item,annotator,label,note\ni1,ann,all,"one\ntwo"\ni9,ann,all,\n', encoding="utf-8")
     with pytest.raises(DataError) as error:
         labels_in(tmp_path / "a.csv")
     assert error.value.problems[0].where == f"{tmp_path / 'a.csv'}:4"
 
 
-def test_files_of_several_people_become_one_table() -> None:
+def test_files_of_several_people_become_one_table():
     """Two people; later files do not undo what they do not speak of."""
     ann = {
         LabelKey("i2", "ann"): GivenLabel(1.0, "all", None, "2026-01-02"),
@@ -183,7 +181,7 @@ def test_files_of_several_people_become_one_table() -> None:
     assert [(row["sample_id"], row["label"]) for row in second.to_pylist()] == [("s1", 0.0), ("s2", 1.0)]
 
 
-def test_labels_get_the_probabilities_of_a_draw_that_grew() -> None:
+def test_labels_get_the_probabilities_of_a_draw_that_grew():
     labels = merged_labels(None, [{LabelKey("i3", "ann"): GivenLabel(1.0, "all", None, None)}], DRAWN)
     grown = table_of([row | {"probability": 0.6} for row in DRAWN.to_pylist()], DRAWN_COLUMNS)
     (row,) = merged_labels(labels, [], grown).to_pylist()

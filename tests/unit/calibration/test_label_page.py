@@ -19,12 +19,12 @@ CASES = {
 }
 
 
-def html(**changes: Any) -> str:
+def html(**changes):
     options: dict[str, Any] = {"annotators": ["ann"], "with_reference": False, **changes}
     return label_page(DRAW, CASES, {"i1": None, "i2": ["ann"]}, **options)
 
 
-def test_texts_never_become_markup() -> None:
+def test_texts_never_become_markup():
     page = html()
     assert "<img" not in page
     assert page.count("<script>") == 1
@@ -32,7 +32,7 @@ def test_texts_never_become_markup() -> None:
     assert "&lt;img" in page  # the question, as text
 
 
-def test_the_page_has_the_texts_and_nothing_of_the_draw() -> None:
+def test_the_page_has_the_texts_and_nothing_of_the_draw():
     page = html()
     about, cases = block_json(page, "about"), block_json(page, "d0")
     assert [case["item"] for case in cases] == ["i1", "i2"]
@@ -43,17 +43,17 @@ def test_the_page_has_the_texts_and_nothing_of_the_draw() -> None:
         assert secret not in text
 
 
-def test_the_reference_is_shown_where_the_score_is_measured_by_it() -> None:
+def test_the_reference_is_shown_where_the_score_is_measured_by_it():
     assert block_json(html(with_reference=True), "d0")[1]["references"] == ["the reference"]
 
 
-def test_the_page_loads_nothing() -> None:
+def test_the_page_loads_nothing():
     page = html()
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", re.sub(r"<script>.*</script>", "", page, flags=re.S))
     assert "default-src 'none'" in page
 
 
-def test_a_page_of_many_cases_has_several_blocks() -> None:
+def test_a_page_of_many_cases_has_several_blocks():
     cases = {f"i{number:03}": CASES["i1"] for number in range(130)}
     page = label_page(DRAW, cases, dict.fromkeys(cases), annotators=[], with_reference=False)
     assert [len(block_json(page, f"d{number}")) for number in range(3)] == [64, 64, 2]

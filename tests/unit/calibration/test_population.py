@@ -1,7 +1,5 @@
 """What is drawn from: means over the iterations, and who may label."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,7 +8,7 @@ from ragpipe.calibration.label_files import LabelSettings, read_population
 from ragpipe.core.errors import DataError
 
 
-def records(path: Path, values: list[float | None]) -> Path:
+def records(path, values):
     """A table of the columns that are read: cases q0, q1 ... of one method."""
     count = len(values)
     path.parent.mkdir(parents=True)
@@ -22,7 +20,7 @@ def records(path: Path, values: list[float | None]) -> Path:
     return path
 
 
-def test_the_population_has_the_means_over_the_iterations(tmp_path: Path) -> None:
+def test_the_population_has_the_means_over_the_iterations(tmp_path):
     """q1 has a value in the second iteration only, q3 in none."""
     first = records(tmp_path / "1" / "r.parquet", [1.0, None, 0.0, None])
     second = records(tmp_path / "2" / "r.parquet", [0.5, 0.25, 0.0, None])
@@ -31,13 +29,13 @@ def test_the_population_has_the_means_over_the_iterations(tmp_path: Path) -> Non
     assert population.values == [0.75, 0.0, 0.25]
 
 
-def test_a_score_without_a_value_has_no_population(tmp_path: Path) -> None:
+def test_a_score_without_a_value_has_no_population(tmp_path):
     path = records(tmp_path / "1" / "r.parquet", [None, None])
     with pytest.raises(DataError, match="no case with a value"):
         read_population([path], "f")
 
 
 @pytest.mark.parametrize("settings", [{"draw": "colour"}, {"annotators": ["ann", "ann"]}, {"annotators": [" "]}, {"n": 0}])
-def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
+def test_wrong_settings_are_refused(settings):
     with pytest.raises(ValueError, match=r"Input should be|different names|greater than"):
         LabelSettings.model_validate(settings)

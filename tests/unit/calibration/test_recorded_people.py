@@ -7,8 +7,6 @@ import json
 import math
 from collections import Counter
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ import pytest
 from ragpipe.calibration.score_calibration import RatedCases, agreement_statistics, confusion_of
 from ragpipe.core.score import ScoreSpec
 from ragpipe.judge.jury import Aggregation, one_value
-from ragpipe.score.calibration_file import Statistics
 from ragpipe.score.jury_agreement import raters_agreement
 from ragpipe.stats.agreement import equal_share, estimate_kappa
 from ragpipe.stats.differences import mcnemar_p
@@ -28,19 +25,17 @@ pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 3
 NONE = math.nan
 PLACES = 1e-6
 
-Floats = np.ndarray
-
 
 @cache
-def content(path: Path) -> Any:
+def content(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def expected(folder: Path, block: str) -> Any:
+def expected(folder, block):
     return content(folder / "EXPECTED.json")[block]
 
 
-def agreement(labels: Floats, scores: Floats, questions: Floats, low: float, high: float) -> tuple[Statistics, RatedCases, ScoreSpec]:
+def agreement(labels, scores, questions, low, high):
     """All statistics of two raters without verdicts; grades are the values that people used."""
     empty = np.full(len(labels), NONE)
     rated = RatedCases(labels, empty, scores, empty, questions)
@@ -49,7 +44,7 @@ def agreement(labels: Floats, scores: Floats, questions: Floats, low: float, hig
     return agreement_statistics(rated, spec, 0.95), rated, spec
 
 
-def check(statistics: Statistics, figures: dict[str, Any]) -> None:
+def check(statistics, figures):
     """Correlations, mean absolute difference and bias; each interval, where there is one, holds its value."""
     names = {"pearson": "pearson", "spearman": "spearman", "kendall": "kendall_tau_b", "mae": "mae",
              "difference": "bias_judge_minus_human"}  # fmt: skip
@@ -60,7 +55,7 @@ def check(statistics: Statistics, figures: dict[str, Any]) -> None:
             assert statistic.interval.low < statistic.value < statistic.interval.high, name
 
 
-def check_ordinal(labels: Floats, scores: Floats, questions: Floats, scale: tuple[float, float], figures: dict[str, Any]) -> None:
+def check_ordinal(labels, scores, questions, scale, figures):
     """Plain and quadratic kappa, equal pairs and the table of counts."""
     statistics, rated, spec = agreement(labels, scores, questions, *scale)
     assert statistics["quadratic_kappa"].value == pytest.approx(figures["kappa_quadratic"], abs=PLACES)
@@ -71,7 +66,7 @@ def check_ordinal(labels: Floats, scores: Floats, questions: Floats, scale: tupl
     assert (sum(map(sum, table.counts)), len(labels)) == (figures["n"], figures["n"])
 
 
-def recorded(row: dict[str, Any], judge: str) -> float:
+def recorded(row, judge):
     return float(next(iter(row["annotations"][judge].values()))["value"])
 
 
@@ -80,7 +75,7 @@ def recorded(row: dict[str, Any], judge: str) -> float:
 PREFERENCES = ("correctness_label", "completeness_label", "overall_label")
 
 
-def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
+def preferences(folder, label):
     """Both annotators' labels of each instance, and the judge's differences spread over -2 to 2."""
     judged = {row["instance_id"]: row for row in content(folder / "ragchecker_meta/baseline_ragchecker.json")}
     people: dict[int, list[float]] = {}
@@ -92,7 +87,7 @@ def preferences(folder: Path, label: str) -> tuple[Floats, Floats]:
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("label", PREFERENCES)
-def test_preferences_of_ragchecker(real_data: Path, label: str) -> None:
+def test_preferences_of_ragchecker(real_data, label):
     figures = expected(real_data, "ragchecker")[label]
     people, judge = preferences(real_data, label)
     questions = np.arange(len(people))
@@ -117,7 +112,7 @@ GRADES = {"not_covered": 0.0, "partially_covered": 0.5, "fully_covered": 1.0,
 SCALE = (0.0, 1.0)
 
 
-def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
+def insights(folder, judge):
     """People's grades, a judge's, and the number of the summary."""
     rows = []
     for number, sample in enumerate(content(folder / "summhay_eval/eval_benchmark_data.json")):
@@ -132,14 +127,14 @@ def insights(folder: Path, judge: str) -> tuple[Floats, Floats, Floats]:
     "judge", first_rows(["prompted_gpt-4o", "prompted_claude3-haiku", "prompted_claude3-opus", "prompted_gemini-1.5-pro",
                          "prompted_gpt3.5", "9fs_gpt-4o"], keep=1),
 )  # fmt: skip
-def test_judges_of_summhay(real_data: Path, judge: str) -> None:
+def test_judges_of_summhay(real_data, judge):
     figures = expected(real_data, "summhay")[f"predictions_{judge}"]
     labels, grades, summaries = insights(real_data, f"predictions_{judge}")
     check(agreement(labels, grades, summaries, *SCALE)[0], figures)
     check_ordinal(labels, grades, summaries, SCALE, figures["ordinal"])
 
 
-def test_the_jury_of_summhay(real_data: Path) -> None:
+def test_the_jury_of_summhay(real_data):
     figures = expected(real_data, "summhay")["jury"]
     labels, _, summaries = insights(real_data, figures["judges"][0])
     grades = np.stack([insights(real_data, judge)[1] for judge in figures["judges"]], axis=1)
@@ -166,7 +161,7 @@ def test_the_jury_of_summhay(real_data: Path) -> None:
 # ---- PandaLM: three annotators prefer one of two answers or neither; a judge's unreadable replies are left out
 
 
-def test_annotators_of_pandalm(real_data: Path) -> None:
+def test_annotators_of_pandalm(real_data):
     figures = expected(real_data, "pandalm")
     rows = content(real_data / "pandalm/testset-v1.json")
     ratings = np.array([[float(row[f"annotator{i}"]) for i in (1, 2, 3)] for row in rows])
@@ -182,7 +177,7 @@ def test_annotators_of_pandalm(real_data: Path) -> None:
 
 
 @pytest.mark.parametrize("judge", ["gpt-3.5-turbo", "pandalm-7b"])
-def test_judges_of_pandalm(real_data: Path, judge: str) -> None:
+def test_judges_of_pandalm(real_data, judge):
     figures = expected(real_data, "pandalm")[judge]
     rows = content(real_data / "pandalm/testset-v1.json")
     majority = {row["idx"]: one_value([row[f"annotator{i}"] for i in (1, 2, 3)], "majority") for row in rows}
@@ -206,7 +201,7 @@ def test_judges_of_pandalm(real_data: Path, judge: str) -> None:
     "recorded", ["ChatGPT/Rating", "ChatGPT/Vanilla", "Falcon/Vanilla", "GPT-4/CoT", "GPT-4/Rating", "GPT-4/Vanilla",
                  "LLaMA2/Vanilla", "PaLM2/Vanilla"],
 )  # fmt: skip
-def test_judges_of_llmbar_agree_with_themselves(real_data: Path, recorded: str) -> None:
+def test_judges_of_llmbar_agree_with_themselves(real_data, recorded):
     figures = expected(real_data, "llmbar")[f"Natural/{recorded}"]
     rows = content(real_data / f"llmbar/Natural/{recorded}/result.json")
     results = [row["results"][-1] for row in rows]

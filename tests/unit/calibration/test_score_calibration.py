@@ -1,7 +1,5 @@
 """One score against people: how labels become a reference, what counts, the ceiling between people, the verdict."""
 
-from typing import Any
-
 import krippendorff
 import numpy as np
 import pyarrow as pa
@@ -12,7 +10,7 @@ from ragpipe.calibration.people_labels import JudgedCases, LabelledCase, PeopleL
 from ragpipe.calibration.score_calibration import ScoreEvidence, calibrate_score, human_ceiling, reference_of
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.calibration_report import advice_lines
-from ragpipe.score.calibration_file import Binding, CalibrationTarget, LabelPart, ScoreCalibration
+from ragpipe.score.calibration_file import Binding, CalibrationTarget, LabelPart
 from ragpipe.score.dimensions import Fields
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
@@ -24,7 +22,7 @@ NAN = np.nan
 KAPPA = CalibrationTarget(statistic="kappa", above=0.8)
 
 
-def labels_of(ratings: Any, parts: list[LabelPart] | None = None, threshold: float | None = None) -> PeopleLabels:
+def labels_of(ratings, parts=None, threshold=None):
     matrix = np.array(ratings, dtype=np.float64)
     matrix = matrix if matrix.ndim == 2 else matrix[:, None]
     cases = [
@@ -34,17 +32,7 @@ def labels_of(ratings: Any, parts: list[LabelPart] | None = None, threshold: flo
     return PeopleLabels(cases, [f"p{place}" for place in range(matrix.shape[1])], matrix, "d1", threshold=threshold)
 
 
-def calibrated(
-    labels: PeopleLabels,
-    values: Any,
-    *,
-    spec: ScoreSpec = SHARE,
-    threshold: float | None = 0.85,
-    questions: Any = None,
-    lengths: Any = None,
-    target: CalibrationTarget = KAPPA,
-    methods: list[str] | None = None,
-) -> ScoreCalibration:
+def calibrated(labels, values, *, spec=SHARE, threshold=0.85, questions=None, lengths=None, target=KAPPA, methods=None):
     scores = np.array(values, dtype=np.float64)
     n = len(scores)
     judged = JudgedCases(
@@ -74,25 +62,25 @@ def calibrated(
         (SHARE, [[0.5, 1.0], [1.0, 1.0]], 0.85, [0.75, 1], [0, 1], "mean"),
     ],
 )
-def test_labels_of_several_people_become_one(spec, ratings, threshold, labels, verdicts, rule) -> None:
+def test_labels_of_several_people_become_one(spec, ratings, threshold, labels, verdicts, rule):
     people = reference_of(labels_of(ratings), spec, threshold)
     np.testing.assert_allclose(people.labels, labels, atol=1e-9)
     np.testing.assert_array_equal(people.verdicts, np.array(verdicts, dtype=np.float64))
     assert people.rule == rule
 
 
-def test_labels_have_a_threshold_of_their_own_where_they_come_from_another_scale() -> None:
+def test_labels_have_a_threshold_of_their_own_where_they_come_from_another_scale():
     people = reference_of(labels_of([[0.6], [0.7], [0.9]], threshold=0.65), SHARE, 0.85)
     np.testing.assert_array_equal(people.verdicts, [0, 1, 1])
 
 
-def test_equal_means_are_ties_whatever_the_order_of_the_ratings() -> None:
+def test_equal_means_are_ties_whatever_the_order_of_the_ratings():
     thirds = [1 / 3, 2 / 3, 1.0]
     orders = [[thirds[i] for i in order] for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0))]
     assert len(set(reference_of(labels_of([*orders, [2 / 3] * 3]), SHARE, None).labels)) == 1
 
 
-def test_figures_are_those_of_scikit_learn() -> None:
+def test_figures_are_those_of_scikit_learn():
     rng = np.random.default_rng(7)
     labels = (rng.random(120) < 0.6).astype(float)
     values = np.round(np.clip(labels * 0.4 + rng.random(120) * 0.6, 0, 1), 1)
@@ -118,7 +106,7 @@ def test_figures_are_those_of_scikit_learn() -> None:
         assert statistic.interval is not None
 
 
-def test_where_lower_is_better_a_low_score_speaks_for_the_answer() -> None:
+def test_where_lower_is_better_a_low_score_speaks_for_the_answer():
     made_up = [1.0] * 10 + [0.0] * 10
     result = calibrated(labels_of(made_up), made_up, spec=ERRORS, threshold=0.0)
     assert result.statistics["auroc"].value == 1.0
@@ -126,7 +114,7 @@ def test_where_lower_is_better_a_low_score_speaks_for_the_answer() -> None:
     assert result.confusion.counts == [[10, 0], [0, 10]]
 
 
-def test_grades_are_compared_as_grades() -> None:
+def test_grades_are_compared_as_grades():
     labels, values = [5, 4, 4, 2, 1, 3, 5, 2], [5, 4, 3, 2, 1, 4, 4, 1]
     result = calibrated(labels_of(labels), values, spec=GRADE, threshold=None)
     assert "kappa" not in result.statistics
@@ -139,7 +127,7 @@ def test_grades_are_compared_as_grades() -> None:
     assert np.trace(np.array(result.confusion.counts)) == 4
 
 
-def test_only_the_random_part_of_a_draw_counts_and_every_label_is_kept() -> None:
+def test_only_the_random_part_of_a_draw_counts_and_every_label_is_kept():
     parts: list[LabelPart] = ["random", "stratified", "random", "stratified"]
     result = calibrated(labels_of([1, 0, 0, 0], parts), [1.0, 1.0, 0.0, 1.0], methods=["a", "a", "b", "b"])
     assert result.statistics["agreement"].n == 2
@@ -148,7 +136,7 @@ def test_only_the_random_part_of_a_draw_counts_and_every_label_is_kept() -> None
     assert {part.value: part.difference.n for part in result.slices} == {"a": 1, "b": 1}
 
 
-def test_a_slice_has_the_figures_of_its_cases() -> None:
+def test_a_slice_has_the_figures_of_its_cases():
     rng = np.random.default_rng(5)
     labels = (rng.random(80) < 0.5).astype(float)
     values = np.round(labels * 0.5 + rng.random(80) * 0.5, 1)
@@ -163,7 +151,7 @@ def test_a_slice_has_the_figures_of_its_cases() -> None:
         assert part.difference.value == pytest.approx(np.mean(values[kept] - labels[kept]))
 
 
-def test_people_among_themselves_are_those_of_krippendorff_and_scikit_learn() -> None:
+def test_people_among_themselves_are_those_of_krippendorff_and_scikit_learn():
     rng = np.random.default_rng(3)
     truth = rng.integers(1, 6, 80)
     ratings = np.clip(truth[:, None] + rng.integers(-1, 2, (80, 3)), 1, 5).astype(float)
@@ -190,7 +178,7 @@ def test_people_among_themselves_are_those_of_krippendorff_and_scikit_learn() ->
     assert (ceiling.annotators, ceiling.cases) == (3, len(several))
 
 
-def test_one_annotator_has_no_ceiling() -> None:
+def test_one_annotator_has_no_ceiling():
     assert calibrated(labels_of([1, 0, 1]), [1, 0, 1]).ceiling is None
 
 
@@ -204,7 +192,7 @@ def test_one_annotator_has_no_ceiling() -> None:
         (6, 0, "not_enough_labels", "few_outside_largest_class"),
     ],
 )
-def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None) -> None:
+def test_the_interval_decides(n, wrong, state, reason):
     labels = (np.arange(n) % 2).astype(float)
     values = labels.copy()
     values[:wrong] = 1 - values[:wrong]
@@ -218,13 +206,13 @@ def test_the_interval_decides(n: int, wrong: int, state: str, reason: str | None
     ("spec", "threshold", "target", "reason"),
     [(GRADE, None, "kappa", "no_threshold"), (ScoreSpec("count", None, None), None, "quadratic_kappa", "no_scale")],
 )
-def test_what_cannot_be_decided_says_why(spec: ScoreSpec, threshold: None, target: Any, reason: str) -> None:
+def test_what_cannot_be_decided_says_why(spec, threshold, target, reason):
     asked = CalibrationTarget(statistic=target, above=0.8)
     result = calibrated(labels_of([1, 2, 3, 4, 5, 2]), [1, 2, 3, 4, 5, 3], spec=spec, threshold=threshold, target=asked)
     assert (result.state, result.reason) == ("not_enough_labels", reason)
 
 
-def test_the_length_of_the_answer_is_the_baseline() -> None:
+def test_the_length_of_the_answer_is_the_baseline():
     labels = (np.arange(60) % 2).astype(float)
     noise = np.random.default_rng(1).random(60)
     lengths = 100 + 50 * (1 - labels) + 60 * noise  # longer answers fail

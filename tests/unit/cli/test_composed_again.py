@@ -1,7 +1,5 @@
 """One process composes again and again (a sweep, a notebook): what changed between two compositions is seen."""
 
-from pathlib import Path
-
 import pytest
 
 from ragpipe.cli.command_line import compose
@@ -14,7 +12,7 @@ SECRET = "w8Jc2LrV5tQz0XyB"
 
 
 @pytest.fixture(autouse=True)
-def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def experiment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "conf" / "experiment" / "mine.yaml"
     file.parent.mkdir(parents=True)
@@ -22,17 +20,17 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def _write(file: Path, line: str) -> None:
+def _write(file, line):
     file.write_text(f"# @package _global_\n{line}\n", encoding="utf-8")
 
 
-def test_an_edit_of_the_same_size_is_seen(experiment: Path) -> None:
+def test_an_edit_of_the_same_size_is_seen(experiment):
     assert compose(WORDS).name == "first"
     _write(experiment, "name: other")
     assert compose(WORDS).name == "other"
 
 
-def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(experiment, monkeypatch):
     _write(experiment, f"name: {SECRET}")
     assert compose(WORDS).name == SECRET
     monkeypatch.setenv("MY_API_KEY", SECRET)
@@ -40,14 +38,14 @@ def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(
         compose(WORDS)
 
 
-def test_a_refused_file_is_refused_again(experiment: Path) -> None:
+def test_a_refused_file_is_refused_again(experiment):
     _write(experiment, "name: a\nname: b")
     for _ in range(2):
         with pytest.raises(ConfigError, match="twice"):
             compose(WORDS)
 
 
-def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_beside_a_file_is_right_from_another_folder(experiment, monkeypatch):
     """The folder stays on the search path by `config_dir`."""
     _write(experiment, "dataset:\n  path: here:cases.jsonl")
     conf = experiment.parents[1]
@@ -57,7 +55,7 @@ def test_a_path_beside_a_file_is_right_from_another_folder(experiment: Path, mon
     assert compose(words, config_dir=str(conf)).dataset.path == "cases.jsonl"
 
 
-def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
+def test_a_file_of_windows_reads_the_same(experiment):
     """With a byte order mark and CRLF: also its header, which says where it belongs."""
     text = "# @package _global_\r\nname: >-\r\n  first\r\nseed: 3\r\n"
     experiment.write_bytes(b"\xef\xbb\xbf" + text.encode())
@@ -65,7 +63,7 @@ def test_a_file_of_windows_reads_the_same(experiment: Path) -> None:
     assert (config.name, config.seed) == ("first", 3)
 
 
-def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_next(experiment: Path) -> None:
+def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_next(experiment):
     """An experiment is merged into the whole configuration, not below a key."""
     _write(experiment, "scoring:\n  weights: {retrieval_score: 2}\ndataset:\n  limit: 5")
     words = [*WORDS, "scoring.weights.retrieval_score=3", "dataset.limit=4"]
@@ -74,7 +72,7 @@ def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_nex
     assert (again.scoring.weights["retrieval_score"], again.dataset.limit) == (2, 5)
 
 
-def test_a_value_of_hydras_own_is_there_and_its_section_is_not() -> None:
+def test_a_value_of_hydras_own_is_there_and_its_section_is_not():
     assert compose([*WORDS, "name='${hydra:job.name}'"]).name == "ragpipe"
     # `hydra.help.app_name: ${hydra.job.name}`: what stands within the section is found too
     assert compose([*WORDS, "name='${hydra:help.app_name}'"]).name == "ragpipe"

@@ -1,7 +1,5 @@
 """What a key means stands in the hint of an error about it."""
 
-from typing import Any
-
 import pytest
 
 from ragpipe.core.errors import Problem
@@ -22,7 +20,7 @@ MODEL = "openai/gpt-4o-mini-2024-07-18"
     (JudgeSettings, {"model": MODEL, "zzz": 1}, "x.zzz", ""),  # near to nothing: no hint
     (JudgeSettings, {"model": "gpt"}, "x.model", ""),  # its own message says what is expected
 ])  # fmt: skip
-def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> None:
+def test_a_section(model, section, key, fix):
     problems: list[Problem] = []
     assert validated(model, section, "x", NoOrigins(), problems) is None
     hints = {problem.key: problem.fix for problem in problems}
@@ -33,7 +31,7 @@ def test_a_section(model: Any, section: dict[str, Any], key: str, fix: str) -> N
 @pytest.mark.parametrize(
     ("value", "expected"), [("ABC", "a list, such as [ABC]"), (7, "a list, such as [7]"), (True, "a list"), ({"a": "b"}, "a list")]
 )
-def test_one_value_for_a_list_is_shown_as_a_list(value: Any, expected: str) -> None:
+def test_one_value_for_a_list_is_shown_as_a_list(value, expected):
     problems: list[Problem] = []
     assert validated(TopSettings, {"plugins": value}, "", NoOrigins(), problems) is None
     assert [(problem.key, problem.expected) for problem in problems] == [("plugins", expected)]

@@ -1,12 +1,10 @@
 """What a name in a file of an unknown shape may mean: guesses by name and type, and none where a type does not fit."""
 
-from typing import Any
-
 import pytest
 import yaml
 
 from ragpipe.cli.guessed_mapping import GuessedField, guessed_fields, names_in_file, passages_in
-from ragpipe.cli.option_files import FileOrigin, RecordedEntry, guessed_dataset, recorded_entries, scalar
+from ragpipe.cli.option_files import FileOrigin, guessed_dataset, recorded_entries, scalar
 from ragpipe.data.expressions import Expression
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.metrics.needs import SeenVerdicts
@@ -30,16 +28,16 @@ from ragpipe.metrics.needs import SeenVerdicts
     ({"query": "Who?", "hits": []}, {"question": "query"}),
     ({"note": "Who?", "value": "Ada."}, {}),
 ])  # fmt: skip
-def test_a_guess_needs_a_name_and_a_fitting_type(record: dict[str, Any], guesses: dict[str, str]) -> None:
+def test_a_guess_needs_a_name_and_a_fitting_type(record, guesses):
     assert {guess.field: guess.path for guess in guessed_fields(names_in_file([record]))} == guesses
 
 
-def test_the_shallowest_name_is_guessed() -> None:
+def test_the_shallowest_name_is_guessed():
     record = {"meta": {"query": "deep"}, "query": "Who?"}
     assert guessed_fields(names_in_file([record])) == [GuessedField("question", "query")]
 
 
-def test_names_of_all_first_records_with_the_first_value_that_is_not_null() -> None:
+def test_names_of_all_first_records_with_the_first_value_that_is_not_null():
     records = [{"a": None, "b": [{"c": 1}]}, {"a": "text", "d": {"e": True}}]
     names = {name.path: (name.kind, name.shown_example) for name in names_in_file(records)}
     assert names == {
@@ -48,7 +46,7 @@ def test_names_of_all_first_records_with_the_first_value_that_is_not_null() -> N
     }  # fmt: skip
 
 
-def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
+def test_an_example_is_cut_on_one_line_and_shows_no_key():
     secret = "sk-proj-" + "a1B2c3D4" * 5
     (name,) = names_in_file([{"x": f"line one\nline two \x1b[2J {secret} " + "x" * 200}])
     assert name.shown_example.startswith("line one line two \\x1b[2J ")
@@ -60,7 +58,7 @@ def test_an_example_is_cut_on_one_line_and_shows_no_key() -> None:
     "id", "a.b[].c", "here:../../x.jsonl", '"a b".c', "parse(x)", "true", "No", "7", "a: b", "#x", "", "é", "x:", """it's "a b".c""",
     '"a\\n".c',
 ])  # fmt: skip
-def test_a_written_text_is_read_back_as_it_is(text: str) -> None:
+def test_a_written_text_is_read_back_as_it_is(text):
     assert yaml.safe_load(f"key: {scalar(text)}   # a comment") == {"key": text}
 
 
@@ -68,7 +66,7 @@ def test_a_written_text_is_read_back_as_it_is(text: str) -> None:
     {"q": "Who?", "reply": "Ada.", 'odd "name" é': "x: y # z", "{}": [{"text": "#"}]},
     {"query": "Who?", "documents": [{"content": "c"}], "id": 3},
 ])  # fmt: skip
-def test_what_is_written_is_a_mapping_that_can_be_read(record: dict[str, Any]) -> None:
+def test_what_is_written_is_a_mapping_that_can_be_read(record):
     names = names_in_file([record])
     text = guessed_dataset("my", FileOrigin("a.jsonl", "here:../../a.jsonl", ""), names, guessed_fields(names))
     plain = yaml.safe_load(text)
@@ -84,7 +82,7 @@ def test_what_is_written_is_a_mapping_that_can_be_read(record: dict[str, Any]) -
     ({"query": "Who?", "passages": ["Ada."]}, {"question": "query", "answer": "???", "contexts": "passages"}),
     ({"query": "Who?", "reply": "Ada."}, {"question": "query", "answer": "reply"}),
 ])  # fmt: skip
-def test_what_no_name_suggests_is_left_to_fill_in(record: dict[str, Any], fields: dict[str, str]) -> None:
+def test_what_no_name_suggests_is_left_to_fill_in(record, fields):
     """Where a question and an answer are guessed, nothing is: the file can be run without contexts."""
     names = names_in_file([record])
     text = guessed_dataset("my", FileOrigin("a.jsonl", "a.jsonl", ""), names, guessed_fields(names))
@@ -99,7 +97,7 @@ def test_what_no_name_suggests_is_left_to_fill_in(record: dict[str, Any], fields
     ({"quellen": [{"titel": "a", "inhalt der": "Ada"}, {"titel": "a"}]}, ""),
     ({"treffer": [{"url": "a"}], "n": "[1] says so", "zahlen": "[1, 2]"}, ""),
 ])  # fmt: skip
-def test_the_first_list_of_texts_may_be_the_contexts(record: dict[str, Any], path: str) -> None:
+def test_the_first_list_of_texts_may_be_the_contexts(record, path):
     names = names_in_file([record])
     assert passages_in(names) == path
     text = guessed_dataset("my", FileOrigin("a.csv", "a.csv", ""), names, guessed_fields(names))
@@ -109,19 +107,19 @@ def test_the_first_list_of_texts_may_be_the_contexts(record: dict[str, Any], pat
         assert Expression(path)(record) == ["Ada."]
 
 
-def test_the_longest_text_of_several_words_may_be_the_passage() -> None:
+def test_the_longest_text_of_several_words_may_be_the_passage():
     record = {"quellen": [{"titel": "a", "KB inhalt": "Two years, by law."}]}
     assert passages_in(names_in_file([record])) == 'quellen[]."KB inhalt"'
 
 
-def _seen(*verdicts: Any) -> SeenVerdicts:
+def _seen(*verdicts):
     seen = SeenVerdicts()
     for verdict in verdicts:
         seen.add(verdict)
     return seen
 
 
-def _entry(name: str, *verdicts: Any, option: str = "ragas") -> RecordedEntry:
+def _entry(name, *verdicts, option="ragas"):
     (entry,), left_out = recorded_entries({name: _seen(*verdicts)}, option, ())
     assert left_out == []
     return entry
@@ -131,11 +129,11 @@ def _entry(name: str, *verdicts: Any, option: str = "ragas") -> RecordedEntry:
     ((0.2, 0.9), (0, 1)), ((0, 1), (0, 1)), ((1, 3, 5), (1, 5)), ((0, 4), (0, 5)), ((2, 5), (1, 5)), ((0, 7.5), (0, 10)),
     ((12, 88), (0, 100)), ((-1, 0.5), None), ((3, 400), None),
 ])  # fmt: skip
-def test_the_scale_is_the_narrowest_that_holds_every_value(verdicts: tuple[float, ...], scale: tuple[float, float] | None) -> None:
+def test_the_scale_is_the_narrowest_that_holds_every_value(verdicts, scale):
     assert _entry("x", *verdicts).scale == scale
 
 
-def test_only_true_and_false_are_binary_and_ones_and_zeros_are_not() -> None:
+def test_only_true_and_false_are_binary_and_ones_and_zeros_are_not():
     assert _entry("x", True, False).is_binary
     assert not _entry("x", 1, 0).is_binary
     assert not _entry("x", True, 0.5).is_binary
@@ -146,11 +144,11 @@ def test_only_true_and_false_are_binary_and_ones_and_zeros_are_not() -> None:
     (["faithfulness", "answer_relevancy", "correctness", "unbiased", "score"], "ragas", True),
     (["hallucination_score"], "open_rag_eval", True),  # 1 says that nothing is hallucinated
 ])  # fmt: skip
-def test_whether_high_is_good_is_told_by_the_name(names: list[str], option: str, is_good: bool) -> None:
+def test_whether_high_is_good_is_told_by_the_name(names, option, is_good):
     assert {_entry(name, 0.5, option=option).higher_is_better for name in names} == {is_good}
 
 
-def test_a_name_that_is_taken_gets_the_name_of_the_tool() -> None:
+def test_a_name_that_is_taken_gets_the_name_of_the_tool():
     verdicts = {"faithfulness": _seen(0.5), "Correctness [GEval]": _seen(0.5), "correctness_geval": _seen(1)}
     entries, _ = recorded_entries(verdicts, "deepeval", {"faithfulness"})
     names = {entry.source: entry.score for entry in entries}
@@ -159,7 +157,7 @@ def test_a_name_that_is_taken_gets_the_name_of_the_tool() -> None:
     assert names["correctness_geval"] == "deepeval_correctness_geval"
 
 
-def test_what_holds_no_number_is_left_out_with_the_reason() -> None:
+def test_what_holds_no_number_is_left_out_with_the_reason():
     verdicts = {"a": _seen(None), "b": _seen({"unreadable": "good"}), "c.d": _seen(1), "e": _seen(1, None, {"unreadable": "x"})}
     entries, left_out = recorded_entries(verdicts, "ragas", ())
     assert [(entry.source, entry.seen) for entry in entries] == [("e", "seen: 1 to 1 in 1 verdict, 1 unreadable")]

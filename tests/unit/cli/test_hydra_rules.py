@@ -1,7 +1,6 @@
 """What ragpipe composes is what Hydra composes: `hydra.compose` over the same folders is the oracle."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from omegaconf import OmegaConf
 
 from ragpipe.cli import command_line
 from ragpipe.cli.composer import composing
-from ragpipe.core.errors import ConfigError, Problem
+from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
 from tests.support.thoroughness import some_of
 
@@ -31,7 +30,7 @@ KEYS = ("++seed=3", "++dataset.limit=2", "++scoring.weights.faithfulness=0.5", "
         "++a.b.c=1e3", "nowhere=1", "~dataset", "++judge=x")  # fmt: skip
 
 
-def composed(words: list[str], folder: Path | None = None) -> Any:
+def composed(words, folder=None):
     """ragpipe's configuration as plain data, or None where it is refused."""
     try:
         with composing(None if folder is None else str(folder)) as composer:
@@ -42,7 +41,7 @@ def composed(words: list[str], folder: Path | None = None) -> Any:
     return plain
 
 
-def by_hydra(words: list[str], folder: Path | None = None) -> Any:
+def by_hydra(words, folder=None):
     """What `hydra.compose` gives, or None where it refuses."""
     search = [] if folder is None else [f"hydra.searchpath=[file://{folder}]"]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
@@ -52,7 +51,7 @@ def by_hydra(words: list[str], folder: Path | None = None) -> Any:
             return None
 
 
-def alike(left: Any, right: Any) -> bool:
+def alike(left, right):
     """Equal, but for `here:PATH`, which ragpipe alone knows and replaces when it reads a file."""
     if isinstance(left, dict) and isinstance(right, dict):
         return list(left) == list(right) and all(alike(left[key], right[key]) for key in left)
@@ -64,7 +63,7 @@ def alike(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", some_of(range(300), 8))
-def test_random_words_compose_as_hydra_composes_them(seed: int) -> None:
+def test_random_words_compose_as_hydra_composes_them(seed):
     draw = random.Random(seed)
     groups = draw.sample(sorted(CHOICES), draw.randint(0, 4))
     words = [f"{group}={draw.choice(CHOICES[group])}" for group in groups] + draw.sample(KEYS, draw.randint(0, 3))
@@ -78,7 +77,7 @@ VALUES = ("1e3", "1_000", "0o17", "017", "1:30", "2024-01-01", ".5", "1.", "+.in
 HEADERS = ("", "# @package _global_\n", "# @package _group_\n", "# @package foo.bar\n", "# a comment\n", "\n# @package _global_.baz\n")
 
 
-def write_folder(folder: Path, draw: random.Random) -> None:
+def write_folder(folder, draw):
     """Options that choose each other, in three groups of which one is inside another, and an experiment over them."""
     for group, names in {"one": "ab", "one/in": "cd", "two": "ef"}.items():
         for name in names:
@@ -96,7 +95,7 @@ def write_folder(folder: Path, draw: random.Random) -> None:
     write_option(folder / "experiment" / "mine.yaml", items, draw)
 
 
-def write_option(path: Path, items: list[Any], draw: random.Random) -> None:
+def write_option(path, items, draw):
     path.parent.mkdir(parents=True, exist_ok=True)
     listed = yaml.safe_dump({"defaults": items}) if items else ""
     keys = "".join(f"{key}: {draw.choice(VALUES)}\n" for key in draw.sample("uvwxyz", 3))
@@ -104,7 +103,7 @@ def write_option(path: Path, items: list[Any], draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", some_of(range(200), 6))
-def test_random_folders_compose_as_hydra_composes_them(seed: int, tmp_path: Path) -> None:
+def test_random_folders_compose_as_hydra_composes_them(seed, tmp_path):
     draw = random.Random(seed)
     write_folder(tmp_path, draw)
     words = ["+experiment=mine", *draw.sample(["one=b", "+two=f", "++nested.k=7", "judge=rules", "+one/in=d"], draw.randint(0, 2))]
@@ -116,7 +115,7 @@ def test_random_folders_compose_as_hydra_composes_them(seed: int, tmp_path: Path
 LIVE = ("system=http", "dataset=jsonl", "dataset.path=good.jsonl", "metrics=[format]")
 
 
-def _problems(*words: str) -> tuple[Problem, ...]:
+def _problems(*words):
     with pytest.raises(ConfigError) as caught:
         command_line.compose(words)
     return caught.value.problems
@@ -132,17 +131,17 @@ def _problems(*words: str) -> tuple[Problem, ...]:
         "pass judge.model=... (for example judge.model=openai/gpt-4o-mini-2024-07-18) or set it in your experiment",
     ),
 ])  # fmt: skip
-def test_one_message_names_the_word(words: tuple[str, ...], key: str, fix: str) -> None:
+def test_one_message_names_the_word(words, key, fix):
     problems = _problems(*words)
     assert [(problem.key, problem.fix) for problem in problems] == [(key, fix)]
 
 
-def test_an_address_without_its_scheme() -> None:
+def test_an_address_without_its_scheme():
     [problem] = _problems(*LIVE, "system.url=127.0.0.1:80")
     assert problem.expected.startswith("an address that begins with http:// or https://")
 
 
-def test_a_file_of_nearly_this_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_nearly_this_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inner").mkdir()
     for name in ("good.jsonl", "good.csv", "other.jsonl", "inner/good.jsonl"):
@@ -152,7 +151,7 @@ def test_a_file_of_nearly_this_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert _problems("nowhere/god.jsonl")[0].fix.startswith("there is no such file or folder here")
 
 
-def test_an_experiment_in_a_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_in_a_folder_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good" / "experiment").mkdir(parents=True)
     (tmp_path / "good" / "experiment" / "good.yaml").touch()

@@ -14,7 +14,6 @@ from ragpipe.core import registry
 from ragpipe.core.settings import NotInIdentity, Settings
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.data.system_settings import HttpSystem, PythonSystem
-from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.identity import metric_identity, run_id, run_identity
@@ -125,7 +124,7 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
 ]  # fmt: skip
 
 
-def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -> RunConfig:
+def config(section="", kind=None, **keys):
     plain: dict[str, Any] = {
         "dataset": DatasetSettings, "system": SYSTEMS["recorded"], "judge": JUDGES["rules"], "transport": TRANSPORTS["live"], "runner": LocalRunner,
         "embedder": EMBEDDERS["none"], "scoring": ScoringSettings, "report": ReportSettings, "store": StoreSettings,
@@ -136,16 +135,16 @@ def config(section: str = "", kind: type[Settings] | None = None, **keys: Any) -
     return RunConfig(**found, metrics={}, **({} if section else keys))
 
 
-def named(made: RunConfig) -> str:
+def named(made):
     return run_id(run_identity(made.identity(), [], data=SHA, judge=made.judge.identity_of_judge()))
 
 
 @cache
-def named_by_default(section: str, kind: type[Settings]) -> str:
+def named_by_default(section, kind):
     return named(config(section, kind))
 
 
-def other(annotation: Any, value: Any) -> Any:
+def other(annotation, value):
     """Another value of this type; raises LookupError where its type does not say one."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -174,7 +173,7 @@ def other(annotation: Any, value: Any) -> Any:
     raise LookupError(f"no other value is known for {annotation}: add one to OTHERS")
 
 
-def fields() -> list[Any]:
+def fields():
     return [
         pytest.param(section, kind, name, field, id=f"{section or 'top'}-{kind.__name__}-{name}")
         for section, kind in SECTIONS
@@ -184,7 +183,7 @@ def fields() -> list[Any]:
 
 
 @pytest.mark.parametrize(("section", "kind", "name", "field"), fields())
-def test_an_option_makes_another_run_just_when_it_can_change_a_number(section, kind, name, field) -> None:
+def test_an_option_makes_another_run_just_when_it_can_change_a_number(section, kind, name, field):
     if name == "kind":
         pytest.skip("another class; compared below")
     if (kind, name) == (StoreSettings, "url") and not registry.names("store"):
@@ -200,14 +199,14 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(section, k
     assert same == operational
 
 
-def test_what_changes_no_number_is_marked() -> None:
+def test_what_changes_no_number_is_marked():
     for section, names in NEVER.items():
         for kind in (kind for name, kind in SECTIONS if name == section):
             marked = {name for name, field in kind.model_fields.items() if NotInIdentity in field.metadata}
             assert {name for name in names if name in kind.model_fields} <= marked, kind
 
 
-def test_every_kind_is_another_run() -> None:
+def test_every_kind_is_another_run():
     """But two that compute the same vectors from the same files."""
     for section in ("system", "judge", "embedder"):
         made = {
@@ -223,20 +222,20 @@ def test_every_kind_is_another_run() -> None:
 @pytest.mark.parametrize(
     ("section", "kind"), [("judge", JUDGES["llm"]), *(("embedder", EMBEDDERS[name]) for name in ("litellm",) if name in EMBEDDERS)]
 )
-def test_an_address_counts_unless_the_endpoint_is_named(section: str, kind: type[Settings]) -> None:
-    def at(port: int, **keys: Any) -> str:
+def test_an_address_counts_unless_the_endpoint_is_named(section, kind):
+    def at(port, **keys):
         return named(config(section, kind, api_base=f"http://127.0.0.1:{port}/v1", **keys))
 
     assert len({named(config(section, kind)), at(1), at(2), at(1, endpoint="lab"), at(1, revision="abc123")}) == 5
     assert at(1, endpoint="lab") == at(2, endpoint="lab")
 
 
-def test_the_rule_of_references_is_in_the_metrics_that_read_them() -> None:
+def test_the_rule_of_references_is_in_the_metrics_that_read_them():
     rules = [metric_identity(shipped_metric("correctness", references=rule)) for rule in ("any", "first", "all")]
     assert len({str(rule) for rule in rules}) == 3
 
 
-def test_the_order_of_what_a_judge_is_shown_is_in_the_identity() -> None:
+def test_the_order_of_what_a_judge_is_shown_is_in_the_identity():
     """The rules of a mapping are numbered in its order."""
     rules = {"a": "No advice.", "b": "No names."}
     turned = dict(reversed(rules.items()))
@@ -246,7 +245,7 @@ def test_the_order_of_what_a_judge_is_shown_is_in_the_identity() -> None:
     assert run_id(found[0]) != run_id(found[1])
 
 
-def test_the_format_of_a_joined_file_is_in_the_identity() -> None:
+def test_the_format_of_a_joined_file_is_in_the_identity():
     join = {"file": "t.txt", "by": "id", "key": "id"}
     runs = {named(config("dataset", DatasetSettings, **MAPPED, join={"texts": {**join, "format": form}})) for form in ("csv", "jsonl")}
     assert len(runs) == 2
@@ -255,46 +254,46 @@ def test_the_format_of_a_joined_file_is_in_the_identity() -> None:
 SHIPPED_METRICS = shipped_names()
 
 
-def run_of(*metrics: Metric) -> str:
+def run_of(*metrics):
     return run_id(run_identity({}, metrics, data="a" * 64, judge={}))
 
 
 @pytest.mark.parametrize("name", SHIPPED_METRICS)
-def test_a_shipped_class_that_moves_changes_no_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shipped_class_that_moves_changes_no_run(name, monkeypatch):
     before = run_of(metric := shipped_metric(name))
     monkeypatch.setattr(type(metric), "__module__", "ragpipe.metrics.somewhere.else_now")
     assert run_of(metric) == before
 
 
-def test_no_two_shipped_classes_have_the_same_identity() -> None:
+def test_no_two_shipped_classes_have_the_same_identity():
     classes = {type(shipped_metric(name)) for name in SHIPPED_METRICS}
     assert len({class_path(metric_class) for metric_class in classes}) == len(classes) > 20
 
 
-def test_another_class_under_the_same_name_is_another_run() -> None:
+def test_another_class_under_the_same_name_is_another_run():
     metric = shipped_metric("scope_miss")
     twin = type("TwinMetric", (type(metric),), {"__module__": type(metric).__module__})
     assert run_of(twin.model_validate(metric.model_dump())) != run_of(metric)
 
 
-def test_the_same_class_under_two_names_is_two_runs() -> None:
+def test_the_same_class_under_two_names_is_two_runs():
     metric = shipped_metric("scope_miss")
     assert run_of(metric.model_copy(update={"name": "another_name"})) != run_of(metric)
 
 
-def test_another_version_of_a_shipped_class_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_a_shipped_class_is_another_run(monkeypatch):
     before = run_of(metric := shipped_metric("scope_miss"))
     monkeypatch.setattr(type(metric), "version", metric.version + 1)
     assert run_of(metric) != before
 
 
-def test_a_users_class_is_named_by_its_dotted_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_class_is_named_by_its_dotted_path(monkeypatch):
     metric_class = type(shipped_metric("scope_miss"))
     users = type("OwnMetric", (metric_class,), {"__module__": "mine.metrics"})
     moved = type("OwnMetric", (metric_class,), {"__module__": "mine.moved"})
     assert [class_path(users), class_path(moved)] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]
 
 
-def test_the_identity_of_a_shipped_metric_holds_no_module() -> None:
+def test_the_identity_of_a_shipped_metric_holds_no_module():
     for name in SHIPPED_METRICS:
         assert "ragpipe." not in str(metric_identity(shipped_metric(name))), name

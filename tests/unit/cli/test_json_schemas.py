@@ -1,8 +1,6 @@
 """The JSON Schemas of the YAML: up to date, met by every shipped YAML, and strict about misspelt keys."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -25,12 +23,12 @@ MODELINE = "# yaml-language-server: $schema="
 
 
 @pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
+def texts():
     return schema_texts()
 
 
 @pytest.fixture(scope="module")
-def registry(texts: dict[str, str]) -> Registry:
+def registry(texts):
     """The schemas where they are committed, so that a reference is followed as an editor follows it."""
     return Registry().with_resources(
         ((CONF / "schema" / name).as_uri(), Resource.from_contents(json.loads(text), default_specification=DRAFT7))
@@ -38,30 +36,30 @@ def registry(texts: dict[str, str]) -> Registry:
     )
 
 
-def faults(schema: Path, value: Any, registry: Registry) -> list[str]:
+def faults(schema, value, registry):
     checker = Draft7Validator({"$ref": schema.resolve().as_uri()}, registry=registry)
     return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in checker.iter_errors(as_json(value))]
 
 
-def as_json(value: Any) -> Any:
+def as_json(value):
     """The keys of a YAML mapping as text, as an editor reads them."""
     if isinstance(value, dict):
         return {str(key).lower() if isinstance(key, bool) else str(key): as_json(item) for key, item in value.items()}
     return [as_json(item) for item in value] if isinstance(value, list) else value
 
 
-def named_schema(path: Path) -> Path:
+def named_schema(path):
     lines = [line for line in path.read_text(encoding="utf-8").splitlines()[:2] if line.startswith(MODELINE)]
     assert lines, f"{path.name}: put `{MODELINE}<path of its schema>` into its first two lines, as its siblings do"
     return path.parent / lines[0].removeprefix(MODELINE)
 
 
-def test_each_task_has_its_keys_in_the_schema_of_tasks() -> None:
+def test_each_task_has_its_keys_in_the_schema_of_tasks():
     assert list(task_keys()) == list(option_files("task")), "register the task (ragpipe/core/registry.py, or the ENTRIES of its extra)"
 
 
 @pytest.mark.slow
-def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) -> None:
+def test_the_committed_schemas_are_those_of_the_settings(texts):
     folder = CONF / "schema"
     committed = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.json")}
     assert committed.keys() == texts.keys(), "run `python -m ragpipe task=schema dir=conf/schema`"
@@ -70,13 +68,13 @@ def test_the_committed_schemas_are_those_of_the_settings(texts: dict[str, str]) 
 
 
 @pytest.mark.slow
-def test_each_schema_is_one(texts: dict[str, str]) -> None:
+def test_each_schema_is_one(texts):
     for text in texts.values():
         Draft7Validator.check_schema(json.loads(text))
 
 
 @pytest.mark.parametrize("path", OPTIONS, ids=lambda path: "/".join(path.parts[-2:]))
-def test_a_shipped_yaml_names_its_schema_and_meets_it(path: Path, registry: Registry) -> None:
+def test_a_shipped_yaml_names_its_schema_and_meets_it(path, registry):
     schema = named_schema(path)
     assert schema.is_file()
     assert faults(schema, yaml.safe_load(path.read_text(encoding="utf-8")), registry) == []
@@ -102,13 +100,13 @@ def test_a_shipped_yaml_names_its_schema_and_meets_it(path: Path, registry: Regi
     ("run", {"iteration": 2}, "iteration"),
     ("task", {"task": "store", "acton": "stats"}, "acton"),
 ])  # fmt: skip
-def test_a_misspelt_key_is_flagged(schema: str, value: Any, misspelt: str, registry: Registry) -> None:
+def test_a_misspelt_key_is_flagged(schema, value, misspelt, registry):
     path = CONF / "schema" / f"{schema}.json"
     problems = faults(path, value, registry)
     assert any(misspelt in problem for problem in problems), problems
 
 
-def test_a_wrong_value_is_flagged_and_an_open_one_is_not(registry: Registry) -> None:
+def test_a_wrong_value_is_flagged_and_an_open_one_is_not(registry):
     path = CONF / "schema" / "judge.json"
     assert faults(path, {"kind": "llm", "temperature": "hot"}, registry)
     assert faults(path, {"kind": "lm"}, registry)
@@ -116,13 +114,13 @@ def test_a_wrong_value_is_flagged_and_an_open_one_is_not(registry: Registry) -> 
         assert faults(path, {"kind": "llm", "temperature": value}, registry) == []
 
 
-def test_a_metric_of_ones_own_needs_its_class_alone(registry: Registry) -> None:
+def test_a_metric_of_ones_own_needs_its_class_alone(registry):
     path = CONF / "schema" / "run.json"
     assert faults(path, {"metrics": {"mine": {"class": "my.Metric", "anything": 1}}}, registry) == []
     assert faults(path, {"metrics": {"mine": {"anything": 1}}}, registry)
 
 
-def models() -> Iterator[type[BaseModel]]:
+def models():
     """Every class of settings that the configuration is made of, those inside others too."""
     tops: list[Any] = [RunConfig, TopSettings, StoreSettings, *GROUPS.values(), *shipped_metrics().values(), *task_keys().values()]
     pending = [model for top in tops if top for model in (top.values() if isinstance(top, dict) else [top])]
@@ -136,7 +134,7 @@ def models() -> Iterator[type[BaseModel]]:
         pending += [inner for field in model.model_fields.values() for inner in inner_models(field.annotation)]
 
 
-def inner_models(annotation: Any) -> Iterator[type[BaseModel]]:
+def inner_models(annotation):
     if isinstance(annotation, type) and get_origin(annotation) is None:
         if issubclass(annotation, Settings):
             yield annotation
@@ -145,7 +143,7 @@ def inner_models(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from inner_models(argument)
 
 
-def test_every_setting_has_a_description() -> None:
+def test_every_setting_has_a_description():
     classes = list(models())
     assert len(classes) > 60
     without = [

@@ -2,9 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,7 @@ from ragpipe.store.run_folder import RunFolder
 NEWEST, THIS = "a" * 12, "b" * 12
 
 
-def manifest(**other: Any) -> dict[str, Any]:
+def manifest(**other):
     return {
         "format": FORMAT, "run_id": NEWEST, "data": {"name": "x", "digest": "d", "tables": "t"}, "iterations": {"1": "complete"},
         "identity": {"metrics": {}, "judge_identity": {}}, **other,
@@ -27,10 +24,10 @@ def manifest(**other: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def latest(tmp_path: Path) -> Callable[[Any], RunFolder]:
+def latest(tmp_path):
     """Puts a manifest into the newest run beside another one, which it gives back."""
 
-    def put(content: Any) -> RunFolder:
+    def put(content):
         newest = RunFolder.at(tmp_path, "x", NEWEST).create()
         newest.manifest.write_text(json.dumps(content))
         newest.point_latest()
@@ -39,7 +36,7 @@ def latest(tmp_path: Path) -> Callable[[Any], RunFolder]:
     return put
 
 
-def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolder]) -> None:
+def test_the_run_before_is_the_newest_other_one(latest):
     this = latest(manifest())
     assert previous_manifest(this) == manifest()
     assert previous_manifest(RunFolder(this.root.parent / NEWEST)) == {}, "a run is not before itself"
@@ -48,19 +45,19 @@ def test_the_run_before_is_the_newest_other_one(latest: Callable[[Any], RunFolde
 @pytest.mark.parametrize(
     "run_id", ["c" * 12, "../../elsewhere", "/etc", ".", "", 7, None], ids=["another", "up", "root", "here", "none", "number", "null"]
 )  # fmt: skip
-def test_a_manifest_that_names_another_run_is_not_followed(latest: Callable[[Any], RunFolder], run_id: object) -> None:
+def test_a_manifest_that_names_another_run_is_not_followed(latest, run_id):
     """Its id is taken for a path beside this run, from which frozen cases are linked."""
     assert previous_manifest(latest(manifest(run_id=run_id))) == {}
 
 
 @pytest.mark.parametrize("lost", ["identity", "data", "iterations", "run_id", "format"])
-def test_half_a_manifest_is_no_run_before(latest: Callable[[Any], RunFolder], lost: str) -> None:
+def test_half_a_manifest_is_no_run_before(latest, lost):
     whole = manifest()
     del whole[lost]
     assert previous_manifest(latest(whole)) == {}
 
 
-def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFolder], tmp_path: Path) -> None:
+def test_a_pointer_that_leads_out_is_not_followed(latest, tmp_path):
     this = latest(manifest())
     stranger = tmp_path / "elsewhere" / NEWEST
     stranger.mkdir(parents=True)
@@ -70,7 +67,7 @@ def test_a_pointer_that_leads_out_is_not_followed(latest: Callable[[Any], RunFol
     assert previous_manifest(this) == {}
 
 
-def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_stays(tmp_path: Path) -> None:
+def test_a_folder_that_never_became_a_run_goes_and_one_that_lost_its_manifest_stays(tmp_path):
     unborn = RunFolder.at(tmp_path, "x", NEWEST).create()
     unborn.samples.write_bytes(b"frozen")
     remove_unstarted(unborn)
@@ -92,7 +89,7 @@ FILE = "a .jsonl file"
         ({"action": "import"}, "from", "nothing", FILE),
     ],
 )  # fmt: skip
-def test_a_key_that_is_missing_or_wrong(words: dict[str, Any], key: str, found: str, expected: str) -> None:
+def test_a_key_that_is_missing_or_wrong(words, key, found, expected):
     with pytest.raises(ConfigError) as caught:
         validate({"output_dir": "out", **words})
     (problem,) = caught.value.problems

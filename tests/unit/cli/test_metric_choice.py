@@ -9,7 +9,7 @@ from ragpipe.metrics.needs import ANSWERABLE, FIELDS, DataFacts
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 
-def test_answers_with_contexts_and_references() -> None:
+def test_answers_with_contexts_and_references():
     choice = choose_metrics(DataFacts(["answer", "contexts", "reference"]))
     assert {"faithfulness", "groundedness", "context_recall"} <= set(choice.chosen)
     assert "chunk_faithfulness" not in choice.chosen, "what a single chunk says is easily misread"
@@ -18,13 +18,13 @@ def test_answers_with_contexts_and_references() -> None:
     assert choice.left_out["citation"] == "citations"
 
 
-def test_without_references_what_needs_them_is_left_out() -> None:
+def test_without_references_what_needs_them_is_left_out():
     choice = choose_metrics(DataFacts(["answer", "contexts"]))
     assert choice.left_out["context_recall"] == "reference"
     assert choice.left_out["correctness"] == "a language model, reference"
 
 
-def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tells_something() -> None:
+def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tells_something():
     """It grades passages by the reference answer alone: without one a language model must."""
     facts = DataFacts(["answer", "contexts"])
     bare = next(field for field in FIELDS if field.name == "reference").without(ANSWERABLE)
@@ -33,7 +33,7 @@ def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tel
     assert "context_precision" in choose_metrics(facts, [bare, ANSWERABLE]).chosen
 
 
-def test_every_shipped_metric_is_chosen_or_left_out_with_a_need() -> None:
+def test_every_shipped_metric_is_chosen_or_left_out_with_a_need():
     shipped = set(option_files("metrics")) - {"recorded", "chunk_faithfulness", "chunk_relevancy", "one_chunk_suffices"}
     choice = choose_metrics(DataFacts())
     assert set(choice.chosen) | set(choice.left_out) == shipped
@@ -41,5 +41,5 @@ def test_every_shipped_metric_is_chosen_or_left_out_with_a_need() -> None:
     assert all(choice.left_out.values())
 
 
-def test_names_of_scores_and_composites_are_taken() -> None:
+def test_names_of_scores_and_composites_are_taken():
     assert {"faithfulness", "overall_score", "ragas_score", "hit@5"} <= score_names()

@@ -31,7 +31,7 @@ GIVEN = {
 """What a user has to give for the options that cannot know it."""
 
 
-def _options() -> list[str]:
+def _options():
     folders = [path for folder in option_folders() for path in folder.iterdir() if path.is_dir()]
     groups = sorted({path.name for path in folders} - {"patterns"})  # those are no options
     return [f"{group}/{name}" for group in groups for name in option_files(group)]
@@ -40,7 +40,7 @@ def _options() -> list[str]:
 ALL_METRICS = list(option_files("metrics"))
 
 
-def _words(option: str) -> list[str]:
+def _words(option):
     group, name = option.split("/")
     if group == "experiment":
         return [f"+experiment={name}"]
@@ -54,19 +54,19 @@ def _words(option: str) -> list[str]:
 
 @pytest.mark.slow
 @needs_files
-def test_all_metrics_compose_together() -> None:
+def test_all_metrics_compose_together():
     assert len(compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics) >= len(ALL_METRICS)
 
 
 DEFAULT = {"experiment/quickstart", "experiment/trec", "experiment/expertqa", "judge/rules", "judge/llm"}
 
 
-def _marked(option: str) -> object:  # one composition costs 0.2 s: most stand with the slow tests
+def _marked(option):  # one composition costs 0.2 s: most stand with the slow tests
     return option if option in DEFAULT else pytest.param(option, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory):
     """The folder in which `outputs/run/latest` is a finished run, for the tasks over one."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -78,7 +78,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.thorough(tried=20)
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [_marked(option) for option in _options()])
-def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_composes_and_validates(option, finished_run, monkeypatch):
     monkeypatch.chdir(finished_run)
     words = ["task=store"] if option == "task/store" else _words(option)  # it is about no run: other keys are misspelt ones
     if option == "system/python":
@@ -106,14 +106,14 @@ def test_composes_and_validates(option: str, finished_run: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "file", [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))], ids=lambda p: "/".join(p.parts[-2:])
 )
-def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file: Path) -> None:
+def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file):
     lines = file.read_text(encoding="utf-8").splitlines()
     comments = [line for line in lines[:8] if line.startswith("#") and "@package" not in line]
     assert comments, f"{file} has no opening comment"
     assert lines[0].startswith("#")
 
 
-def test_the_primary_lists_no_overlay() -> None:
+def test_the_primary_lists_no_overlay():
     primary = yaml.safe_load((CONF / "ragpipe.yaml").read_text(encoding="utf-8"))
     groups = {key for entry in primary["defaults"] if isinstance(entry, dict) for key in entry}
     assert not groups & {"mode", "experiment"}
@@ -121,7 +121,7 @@ def test_the_primary_lists_no_overlay() -> None:
 
 
 @pytest.mark.slow
-def test_identity_leaves_out_what_cannot_change_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_leaves_out_what_cannot_change_a_number(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     base = ["dataset=demo", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
     one = compose(base).identity()
@@ -144,7 +144,7 @@ PRIORITIES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pack", PRIORITIES)
-def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
+def test_a_pack_weighs_its_priorities_most(pack):
     config = compose(["dataset=demo", f"+mode=pack_{pack}"])
     weights = {name: weight for name, weight in config.scoring.weights.items() if weight}
     assert set(sorted(weights, key=lambda name: -weights[name])[:2]) == PRIORITIES[pack]
@@ -155,7 +155,7 @@ def test_a_pack_weighs_its_priorities_most(pack: str) -> None:
 
 
 @pytest.mark.slow
-def test_financial_and_legal_answers_name_the_source_of_a_quote() -> None:
+def test_financial_and_legal_answers_name_the_source_of_a_quote():
     config = compose(["dataset=demo", "+mode=pack_financial_legal"])
     assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]
 
@@ -184,7 +184,7 @@ WANTED = {
 
 
 @pytest.mark.slow
-def test_the_pack_of_the_framework_is_what_its_document_says() -> None:
+def test_the_pack_of_the_framework_is_what_its_document_says():
     config = compose(["dataset=demo", "+mode=pack_rag"])
     scoring, gates = config.scoring, config.scoring.active_gates()
     assert list(config.metrics) == [*STAGES, "groundedness"]
@@ -205,7 +205,7 @@ IN_A_LOG = {"answer", "contexts", "citations", "contexts[].policy"}
 
 
 @pytest.mark.slow
-def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
+def test_monitoring_needs_what_a_log_holds_and_blocks_nothing():
     config = compose(["dataset=demo", "+mode=monitoring"])
     # rag-evaluation-framework.md, "Evaluation Run Modes", mode 1
     assert set(config.metrics) == {"faithfulness", "context_relevance", "answer_relevance", "citation", "source_policy"}
@@ -215,7 +215,7 @@ def test_monitoring_needs_what_a_log_holds_and_blocks_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> None:
+def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels():
     words = ["scoring.gates.overall_drop.against=0123456789ab", "scoring.gates.overall_drop.accept=[data]"]
     config = compose(["dataset=demo", "+mode=full_evaluation", *words])
     shipped = {file.stem for file in (conf_dir() / "metrics").glob("*.yaml")}
@@ -230,7 +230,7 @@ def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "limit"), [([], 0.95), (["scoring.gates.policy_compliance.min=0.8"], 0.8)])
-def test_a_regression_gate_has_one_limit_and_asks_no_judge(words: list[str], limit: float) -> None:
+def test_a_regression_gate_has_one_limit_and_asks_no_judge(words, limit):
     config = compose(["dataset=demo", "+mode=regression_gate", *words])
     assert not [name for name, metric in config.metrics.items() if metric.prompts()]
     gates = config.scoring.active_gates()
@@ -241,7 +241,7 @@ def test_a_regression_gate_has_one_limit_and_asks_no_judge(words: list[str], lim
 
 
 @pytest.mark.slow
-def test_custom_weights_weigh_what_is_measured_and_nothing_else() -> None:
+def test_custom_weights_weigh_what_is_measured_and_nothing_else():
     config = compose(["dataset=demo", "+mode=custom_weights", "scoring.weights={faithfulness: 0.6}"])
     weights = {name: weight for name, weight in config.scoring.weights.items() if weight}
     assert weights == {"faithfulness": 0.6, "citation": 0.3, "answer_relevance": 0.2}, "named ones change, others stay"
@@ -258,16 +258,16 @@ CHOICES = {
 """Values that are a choice of the option and no default of the setting."""
 
 
-def _file(option: str) -> Path:
+def _file(option):
     group, _, name = option.rpartition("/")
     return option_files(group)[name] if "/" not in group and group else CONF / f"{option}.yaml"
 
 
-def content(option: str) -> dict[str, Any]:
+def content(option):
     return yaml.load(_file(option).read_text(encoding="utf-8"), Loader=FastLoader)
 
 
-def sections() -> list[tuple[str, dict[str, Any], type[BaseModel]]]:
+def sections():
     """(option, its keys, the class that checks them) of every option that holds a whole section."""
     rows: list[tuple[str, dict[str, Any], type[BaseModel]]] = []
     for group, settings in GROUPS.items():
@@ -294,7 +294,7 @@ ROWS = sections()
 
 
 @pytest.mark.parametrize(("option", "section", "model"), ROWS, ids=[f"{row[0]}-{row[2].__name__}" for row in ROWS])
-def test_a_repeated_default_is_that_of_the_class(option: str, section: dict[str, Any], model: type[BaseModel]) -> None:
+def test_a_repeated_default_is_that_of_the_class(option, section, model):
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     repeated = {
         key: (value, default(fields[key]))
@@ -304,12 +304,12 @@ def test_a_repeated_default_is_that_of_the_class(option: str, section: dict[str,
     assert {key: pair for key, pair in repeated.items() if pair[0] != pair[1]} == {}
 
 
-def default(field: Any) -> Any:
+def default(field):
     value = field.get_default(call_default_factory=True)
     return value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
 
 
-def test_the_rows_are_all_there() -> None:
+def test_the_rows_are_all_there():
     assert len(ROWS) > 45
     assert {Path(option).parts[0] for option, _, _ in ROWS} >= {*GROUPS, "metrics", "task", "ragpipe"}
 
@@ -317,12 +317,12 @@ def test_the_rows_are_all_there() -> None:
 BASE_OF_SCORING_PARTS = ["dataset=demo", "metrics=[faithfulness,retrieval]"]
 
 
-def scoring(*words: str) -> ScoringSettings:
+def scoring(*words):
     return compose([*BASE_OF_SCORING_PARTS, *words]).scoring
 
 
 @pytest.mark.slow
-def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
+def test_the_composed_default_is_what_an_option_is_filled_in_with():
     slices = ["method*question_type"]
     assert scoring() == ScoringSettings(slices=slices)
     assert scoring().identity() == ScoringSettings.model_validate({**filled({}), "slices": slices}).identity()
@@ -330,7 +330,7 @@ def test_the_composed_default_is_what_an_option_is_filled_in_with() -> None:
 
 
 @pytest.mark.slow
-def test_no_failure_modes() -> None:
+def test_no_failure_modes():
     found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
     assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
 
@@ -343,7 +343,7 @@ def test_no_failure_modes() -> None:
     ("diagnosis", "long:\n  when: [{field: answer_chars, above: 9}]\n  message: It is long.\n"),
     ("low_scores", "by: [method]\nbands:\n  default: [{name: low}]\n"),
 ])  # fmt: skip
-def test_a_part_of_ones_own_replaces_the_shipped_one(part: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_ones_own_replaces_the_shipped_one(part, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "conf" / "scoring" / part
     folder.mkdir(parents=True)
@@ -357,14 +357,14 @@ def test_a_part_of_ones_own_replaces_the_shipped_one(part: str, text: str, tmp_p
 
 
 @pytest.mark.slow
-def test_tiers_keep_the_parts_and_may_choose_others() -> None:
+def test_tiers_keep_the_parts_and_may_choose_others():
     found = scoring("scoring=tiers", "scoring/diagnosis=none")
     assert "policy_compliance" in found.gates
     assert (found.diagnosis, found.weights) == ({}, scoring().weights)
 
 
 @pytest.mark.slow
-def test_an_option_of_ones_own_is_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_of_ones_own_is_filled_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf" / "scoring").mkdir(parents=True)
     (tmp_path / "conf" / "scoring" / "mine.yaml").write_text("weights:\n  faithfulness: 0.9\n")
@@ -375,19 +375,19 @@ def test_an_option_of_ones_own_is_filled_in(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["quickstart", "clapnq dataset.path=x", "trec dataset.path=x"])
-def test_an_experiment_may_set_what_the_choice_leaves_out(experiment: str) -> None:
+def test_an_experiment_may_set_what_the_choice_leaves_out(experiment):
     config = compose([f"+experiment={experiment.split()[0]}", *experiment.split()[1:], "metrics=[faithfulness]"])
     assert list(config.metrics) == ["faithfulness"]
 
 
 @pytest.mark.slow
-def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_typed() -> None:
+def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_typed():
     with pytest.raises(ConfigError, match=r"command line \(metrics\.retrieval\.k=\[5\]\)|metrics\.retrieval\.class"):
         compose(["+experiment=quickstart", "metrics=[faithfulness]", "metrics.retrieval.k=[5]"])
 
 
 @pytest.mark.slow
-def test_a_misspelt_metric_of_an_experiment_is_refused(tmp_path: Path) -> None:
+def test_a_misspelt_metric_of_an_experiment_is_refused(tmp_path):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(
         "# @package _global_\ndefaults:\n  - override /dataset: demo\n  - override /metrics: [retrieval]\nmetrics: {retreival: {k: [5]}}\n"

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,11 +11,11 @@ from ragpipe.core.errors import DataError
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.file_formats import READERS, SUFFIXES
 from ragpipe.data.settings import DatasetSettings, Format
-from tests.support.broken_files import BROKEN, GOOD, Broken
+from tests.support.broken_files import BROKEN, GOOD
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: f"{b.row}-{b.name}")
-def test_it_is_refused_with_file_line_and_field(broken: Broken, tmp_path: Path) -> None:
+def test_it_is_refused_with_file_line_and_field(broken, tmp_path):
     (tmp_path / broken.name).write_bytes(broken.data)
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(path=broken.name, **broken.settings), tmp_path))
@@ -31,13 +30,13 @@ def test_it_is_refused_with_file_line_and_field(broken: Broken, tmp_path: Path) 
     assert str(tmp_path) not in message
 
 
-def test_each_format_that_can_be_named_has_a_reader_and_each_reader_can_be_named() -> None:
+def test_each_format_that_can_be_named_has_a_reader_and_each_reader_can_be_named():
     named = get_args(Format)[-1].json_schema["enum"]
     assert {*READERS, *registry.own_names("reader")} == {*named} - {"auto"}
     assert set(SUFFIXES.values()) <= set(READERS)
 
 
-def test_different_faults_stay_apart_the_first_20_in_the_text(tmp_path: Path) -> None:
+def test_different_faults_stay_apart_the_first_20_in_the_text(tmp_path):
     lines = [json.dumps({"id": f"q{i}", "question": "Why?", f"label_{chr(65 + i)}": 1}) for i in range(30)]
     (tmp_path / "many.jsonl").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(DataError) as refused:
@@ -55,7 +54,7 @@ def test_different_faults_stay_apart_the_first_20_in_the_text(tmp_path: Path) ->
     ("", "write [] when nothing was retrieved"),
     (0, "write [] when nothing was retrieved"),
 ])  # fmt: skip
-def test_contexts_that_are_no_list_are_shown_as_one(tmp_path: Path, contexts: object, fix: str) -> None:
+def test_contexts_that_are_no_list_are_shown_as_one(tmp_path, contexts, fix):
     record = {"question": "Who?", "answer": "Ada.", "contexts": contexts}
     (tmp_path / "one.jsonl").write_text(json.dumps(record), encoding="utf-8")
     with pytest.raises(DataError) as refused:
@@ -68,14 +67,14 @@ def test_contexts_that_are_no_list_are_shown_as_one(tmp_path: Path, contexts: ob
     ("cut.json", '[{"question": "Why?', "Unterminated string at column 15"),
     ("later.json", '[{"question": "Who?"},\n {"question": "Why?', "Unterminated string at column 15"),
 ])  # fmt: skip
-def test_a_text_without_its_end_is_named_with_its_column(tmp_path: Path, name: str, text: str, found: str) -> None:
+def test_a_text_without_its_end_is_named_with_its_column(tmp_path, name, text, found):
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(DataError) as refused:
         list(open_dataset(DatasetSettings(path=name), tmp_path))
     assert refused.value.problems[0].found == found
 
 
-def test_a_missing_file_and_a_folder_are_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_named_with_what_to_do(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.jsonl").write_text(GOOD, encoding="utf-8")
     with pytest.raises(DataError, match=r"absent\.jsonl: file\n +found: +No such file"):
@@ -88,21 +87,21 @@ def test_a_missing_file_and_a_folder_are_named_with_what_to_do(tmp_path: Path) -
         open_dataset(settings, tmp_path)
 
 
-def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(DataError, match="no regular file"):
         open_dataset(DatasetSettings(path="pipe.jsonl"), tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_named(tmp_path):
     (tmp_path / "secret.jsonl").write_text(GOOD, encoding="utf-8")
     (tmp_path / "secret.jsonl").chmod(0)
     with pytest.raises(DataError, match=r"Permission denied"):
         open_dataset(DatasetSettings(path="secret.jsonl"), tmp_path)
 
 
-def test_a_line_without_end_is_named_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_named_and_not_held(tmp_path, monkeypatch):
     monkeypatch.setattr("ragpipe.data.text_lines.MAX_LINE", 1000)
     long = '{"id": "q2", "question": "' + "a" * 5000 + '"}\n'
     (tmp_path / "long.jsonl").write_text(GOOD + long + '{"id": 3}\n', encoding="utf-8")
@@ -111,7 +110,7 @@ def test_a_line_without_end_is_named_and_not_held(tmp_path: Path, monkeypatch: p
     assert [problem.where for problem in refused.value.problems] == ["long.jsonl:2", "long.jsonl:3 (id '3')", "long.jsonl:3 (id '3')"]
 
 
-def test_a_terminal_escape_in_the_data_reaches_no_message(tmp_path: Path) -> None:
+def test_a_terminal_escape_in_the_data_reaches_no_message(tmp_path):
     line = '{"id": "\\u001b[2J", "question": "\\u001b]0;x\\u0007", "answer": 3, "\\u001b[31m": 1}\n'
     (tmp_path / "escape.jsonl").write_text(line + line.replace(', "\\u001b[31m": 1', ""), encoding="utf-8")
     with pytest.raises(DataError) as refused:

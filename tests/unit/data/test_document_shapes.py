@@ -11,13 +11,13 @@ from omegaconf import OmegaConf
 from ragpipe.core.errors import DataError
 from ragpipe.core.resources import conf_dir
 from ragpipe.core.sample import Anchor
-from ragpipe.data.dataset import Record, open_dataset
+from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 
-def read(option: str, path: Path, *overrides: str) -> list[Record]:
+def read(option, path, *overrides):
     """The records of a shipped option, as the command line composes it."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         composed = compose(overrides=[f"+dataset={option}", f"dataset.path={path}", *overrides])
@@ -25,7 +25,7 @@ def read(option: str, path: Path, *overrides: str) -> list[Record]:
     return list(open_dataset(DatasetSettings.model_validate(section), Path("/")))
 
 
-def put(folder: Path, name: str, content: Any) -> Path:
+def put(folder, name, content):
     """A file with JSON, or with a text as it is."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ GENERIC = {
 }  # fmt: skip
 
 
-def test_a_test_case_of_the_framework(tmp_path: Path) -> None:
+def test_a_test_case_of_the_framework(tmp_path):
     (record,) = read("eval_set", put(tmp_path, "cases.json", [GENERIC]))
     sample, output = record.sample, record.output
     assert (sample.id, sample.question) == ("rag-001", "What are the 10 highlights?")
@@ -78,7 +78,7 @@ FLAT = [
 ]
 
 
-def test_flat_cases_without_a_response_are_questions(tmp_path: Path) -> None:
+def test_flat_cases_without_a_response_are_questions(tmp_path):
     buy, risks, quote, revenue = read("eval_set", put(tmp_path, "cases.json", FLAT))
     assert [record.output for record in (buy, risks, quote, revenue)] == [None] * 4
     assert len({record.sample.id for record in (buy, risks, quote, revenue)}) == 4
@@ -88,7 +88,7 @@ def test_flat_cases_without_a_response_are_questions(tmp_path: Path) -> None:
     assert revenue.sample.relevant_docs == ["a", "b"]
 
 
-def test_three_phases_are_one_set(tmp_path: Path) -> None:
+def test_three_phases_are_one_set(tmp_path):
     folder = tmp_path / "eval_sets"
     answered = {"query": "What?", "response": "This.", "retrieved_context": ["This is it."]}
     put(folder, "production_sample/2026-01-week3.json", [answered])
@@ -122,7 +122,7 @@ def test_three_phases_are_one_set(tmp_path: Path) -> None:
     assert before.items() < after.items(), "another week changes no id"
 
 
-def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_file_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no file fits '\*\*/\*\.json'"):
         read("eval_set", tmp_path)
 
@@ -130,7 +130,7 @@ def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
 COURSE = {"courseCode": "CS-101", "courseName": "Python", "matchedOutcomes": ["write programs", "test them"]}
 
 
-def test_a_query_log_with_its_courses(tmp_path: Path) -> None:
+def test_a_query_log_with_its_courses(tmp_path):
     log = {"queryLogId": "ql-123", "question": "What teaches Python?", "answer": "CS-101.", "context": [COURSE]}
     first, second = read("query_logs", put(tmp_path, "set.json", [log, log | {"queryLogId": "ql-124", "context": []}]))
     assert (first.sample.id, first.sample.question) == ("ql-123", "What teaches Python?")
@@ -163,7 +163,7 @@ GOLDEN = {
 }
 
 
-def test_a_case_of_the_golden_set(tmp_path: Path) -> None:
+def test_a_case_of_the_golden_set(tmp_path):
     question = {"id": "t2", "question": "Who else?", "answerable": False, "gold_supports": []}
     first, second = read("golden_set", put(tmp_path, "golden.jsonl", f"{json.dumps(GOLDEN)}\n{json.dumps(question)}\n"))
     sample, output = first.sample, first.output
@@ -208,7 +208,7 @@ NESTED = [
 
 
 @pytest.mark.parametrize(("name", "content"), [("table.csv", TABLE), ("table.json", NESTED)])
-def test_the_table_of_three_methods(tmp_path: Path, name: str, content: Any) -> None:
+def test_the_table_of_three_methods(tmp_path, name, content):
     records = read("graphrag", put(tmp_path, name, content))
     assert {(r.sample.id, r.sample.question_type, *r.sample.references) for r in records} == {
         ("Novel-73586ddc", "Fact Retrieval", "Cornish heath")

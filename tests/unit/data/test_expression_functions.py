@@ -1,7 +1,5 @@
 """The functions of path expressions, a table each."""
 
-from typing import Any
-
 import pytest
 
 from ragpipe.core.digest import canonical_json
@@ -41,7 +39,7 @@ from ragpipe.data.expressions import BadExpression, Expression
     ("time_ms(x)", {"x": "1970-01-01 01:00:00+01:00"}, 0.0),
     ("time_ms(x)", {"x": "1970-01-02"}, 86_400_000.0),
 ])  # fmt: skip
-def test_a_function_gives(path: str, record: dict[str, Any], value: Any) -> None:
+def test_a_function_gives(path, record, value):
     result = Expression(path)(record)
     assert canonical_json(result) == canonical_json(value)
 
@@ -56,11 +54,11 @@ def test_a_function_gives(path: str, record: dict[str, Any], value: Any) -> None
     ("time_ms(x)", "yesterday", "time_ms"),
     ("without(x, ['a'])", "text", "without"),
 ])  # fmt: skip
-def test_what_does_not_fit_is_refused(path: str, text: str, says: str) -> None:
+def test_what_does_not_fit_is_refused(path, text, says):
     with pytest.raises(BadExpression, match=says):
         Expression(path)({"x": text})
 
 
-def test_long_texts_are_no_long_literal() -> None:
+def test_long_texts_are_no_long_literal():
     texts = ["it's, " * 100_000, 'so "said", ' * 50_000]
     assert Expression("parse(x)")({"x": repr(texts)}) == texts

@@ -4,14 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError, Incomplete, RagpipeError
-from ragpipe.core.sample import Output, Sample
+from ragpipe.core.sample import Sample
 from ragpipe.data.live_system import LiveMethod, open_methods
 from ragpipe.data.system_settings import HttpSystem, PythonSystem
 from ragpipe.runs.collect_outputs import CollectStage
@@ -23,7 +21,7 @@ SAMPLES = [Sample(id=f"s{i}", question=f"question {i}", references=["secret"]) f
 
 
 @pytest.fixture
-def plugin(code_here) -> None:
+def plugin(code_here):
     (code_here / "myrag.py").write_text(
         "import time\n"
         "def text(sample): return 'answer to ' + sample['question']\n"
@@ -36,13 +34,13 @@ def plugin(code_here) -> None:
     )
 
 
-async def collect(settings: Any, journal: Path, plugins: tuple[str, ...] = ("myrag",)) -> dict[str, Output]:
+async def collect(settings, journal, plugins=("myrag",)):
     """The one output of each sample."""
     await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
     return {name: output for name, (output,) in collected_outputs(journal).items()}
 
 
-async def test_a_system_never_sees_labels(plugin, tmp_path: Path) -> None:
+async def test_a_system_never_sees_labels(plugin, tmp_path):
     found = await collect(PythonSystem(kind="python", callable="myrag:keys"), tmp_path / "j.jsonl")
     assert found["s0"].answer == "history id meta params question"
 
@@ -51,7 +49,7 @@ async def test_a_system_never_sees_labels(plugin, tmp_path: Path) -> None:
     ("function", "limit", "error"),
     [("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s")],
 )
-async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path: Path, function: str, limit: float, error: str) -> None:
+async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path, function, limit, error):
     found = await collect(PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl")
     assert found.pop("s0").answer == "well"
     assert all(error in (output.error or "") and output.answer is None for output in found.values())
@@ -60,7 +58,7 @@ async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path: Path, fun
 @pytest.mark.parametrize(("function", "error"), [
     ("nan", "timings.search"), ("infinite", "chunks[0].score"), ("half", "answer"), ("half_key", "usage"),
 ])  # fmt: skip
-async def test_what_no_file_can_hold_is_that_outputs_error(code_here, function: str, error: str) -> None:
+async def test_what_no_file_can_hold_is_that_outputs_error(code_here, function, error):
     """One such answer among good ones; the journal is read back, as every later start does."""
     (code_here / "odd.py").write_text(
         "def _of(sample, bad): return bad if sample['id'] == 's2' else {'answer': 'good'}\n"
@@ -80,7 +78,7 @@ async def test_what_no_file_can_hold_is_that_outputs_error(code_here, function: 
     '{"sample_id": 1, "method": "a", "repeat": 1, "failed": 0, "output": ""}',
     '{"sample_id": "s1", "method": "a", "repeat": true, "failed": false, "output": "{}"}',
 ])  # fmt: skip
-async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path, bad: str) -> None:
+async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path, bad):
     journal = tmp_path / "j.jsonl"
     journal.write_bytes(HEADER + f"{bad}\n".encode())
     settings = PythonSystem(kind="python", callable="a:b", concurrency=1)
@@ -89,7 +87,7 @@ async def test_a_journal_edited_by_hand_is_refused_with_its_line(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path):
     (tmp_path / "myrag.py").write_text("import time\ndef hang(sample): time.sleep(3600)\n")
     (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "Why?"}\n')
     words = "dataset=jsonl dataset.path=q.jsonl metrics=[faithfulness] system=python system.callable=myrag:hang"
@@ -99,7 +97,7 @@ def test_a_callable_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None
     assert done.returncode == 4, "its only case has no answer"
 
 
-async def test_as_many_answers_are_under_way_as_asked_for(code_here) -> None:
+async def test_as_many_answers_are_under_way_as_asked_for(code_here):
     """More than asyncio's own pool has threads."""
     (code_here / "wide.py").write_text(
         "import threading\nmeet = threading.Barrier(40)\ndef answer(sample):\n"
@@ -111,7 +109,7 @@ async def test_as_many_answers_are_under_way_as_asked_for(code_here) -> None:
     assert {output.answer for (output,) in collected_outputs(code_here / "j.jsonl").values()} == {"met"}
 
 
-def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
+def test_a_callable_outside_the_listed_plugins_is_not_imported():
     with pytest.raises(ConfigError, match=r"system\.callable"):
         PythonSystem(kind="python", callable="os:getcwd").opened(("myrag",))
     assert "antigravity" not in sys.modules
@@ -120,10 +118,10 @@ def test_a_callable_outside_the_listed_plugins_is_not_imported() -> None:
     assert "antigravity" not in sys.modules
 
 
-async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_path, monkeypatch):
     settings = PythonSystem(kind="python", callable="myrag:text", concurrency=1)
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ragpipe.runs.collect_outputs.append_output", full)
@@ -137,14 +135,14 @@ async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_pat
     ("raised", "error"),
     [(TimeoutError("my index, 5 s"), "TimeoutError: my index, 5 s"), (asyncio.CancelledError("by a pool"), "CancelledError: by a pool")],
 )
-async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(tmp_path: Path, raised: BaseException, error: str) -> None:
+async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(tmp_path, raised, error):
     class Raising:
-        async def answer(self, sample: Sample) -> Mapping[str, Any]:
+        async def answer(self, sample):
             if sample.id == "s1":
                 raise raised
             return {"answer": "a"}
 
-        async def close(self) -> None: ...
+        async def close(self): ...
 
     settings = PythonSystem(kind="python", callable="a:b", timeout_s=60, retries=0)
     assert await CollectStage([LiveMethod(settings, Raising())], tmp_path / "j.jsonl").run(lambda: iter(SAMPLES)) == {"default": 6}
@@ -153,7 +151,7 @@ async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end
     assert errors == {f"s{i}": None for i in (0, 2, 3, 4, 5)}
 
 
-def test_a_missing_header_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_header_variable_is_refused(monkeypatch):
     monkeypatch.delenv("RAG_TOKEN", raising=False)
     with pytest.raises(ConfigError, match="RAG_TOKEN"):
         HttpSystem(kind="http", url="http://127.0.0.1:1/x", headers_env={"Authorization": "RAG_TOKEN"}).opened(())
@@ -162,19 +160,19 @@ def test_a_missing_header_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -
 class Flaky:
     """A system that fails for some samples; remembers whom it was asked for."""
 
-    def __init__(self, failing: set[str]):
+    def __init__(self, failing):
         self.failing, self.asked = failing, list[str]()
 
-    async def answer(self, sample: Sample) -> Mapping[str, Any]:
+    async def answer(self, sample):
         self.asked.append(sample.id)
         if sample.id in self.failing:
             raise ValueError("down")
         return {"answer": sample.id}
 
-    async def close(self) -> None: ...
+    async def close(self): ...
 
 
-async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path) -> None:
+async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path):
     settings, journal = PythonSystem(kind="python", callable="a:b", concurrency=1), tmp_path / "j.jsonl"
     await CollectStage([LiveMethod(settings, Flaky({"s1", "s3"}))], journal).run(lambda: iter(SAMPLES))
     assert has_failures(journal)
@@ -184,7 +182,7 @@ async def test_what_failed_is_asked_again_by_the_next_collection(tmp_path: Path)
     assert {k: v.answer for k, (v,) in collected_outputs(journal).items()} == {s.id: s.id for s in SAMPLES}
 
 
-async def test_a_system_that_is_down_ends_the_collection(tmp_path: Path) -> None:
+async def test_a_system_that_is_down_ends_the_collection(tmp_path):
     samples = [Sample(id=f"s{i}", question="q") for i in range(50)]
     settings = PythonSystem(kind="python", callable="a:b", concurrency=2)
     down = Flaky({s.id for s in samples[3:]})

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +38,7 @@ Notes
 """
 
 
-def test_a_document_with_all_parts() -> None:
+def test_a_document_with_all_parts():
     document = parse_document(NOTE, "products/kestrel.md")
     assert (document.rel_path, document.title, document.policy) == ("products/kestrel.md", "Kestrel", "quote_only")
     assert document.front_matter == {
@@ -59,7 +57,7 @@ def test_a_document_with_all_parts() -> None:
 @pytest.mark.parametrize(("text", "title"), [
     ("---\ntitle: A\n---\n# B", "A"), ("## C\n# B\n# D", "B"), ("## C", "note"), ("", "note"),
 ])  # fmt: skip
-def test_the_title(text: str, title: str) -> None:
+def test_the_title(text, title):
     assert parse_document(text.encode(), "x/note.md").title == title
 
 
@@ -72,7 +70,7 @@ def test_the_title(text: str, title: str) -> None:
     (b"---\na: [1\n---\n", "a.md:3", "the file", "expected"),
     (b"---\nreplaces: gone.md\n---\n", "a.md", "replaces", "'gone.md'"),
 ])  # fmt: skip
-def test_faults_name_file_and_line(tmp_path: Path, raw: bytes, where: str, key: str, actual: str) -> None:
+def test_faults_name_file_and_line(tmp_path, raw, where, key, actual):
     (tmp_path / "a.md").write_bytes(raw)
     (tmp_path / "fine.md").write_text("# Fine\n")
     with pytest.raises(DataError) as error:
@@ -82,7 +80,7 @@ def test_faults_name_file_and_line(tmp_path: Path, raw: bytes, where: str, key: 
     assert actual in problem.found
 
 
-def test_the_documents_of_a_folder(tmp_path: Path) -> None:
+def test_the_documents_of_a_folder(tmp_path):
     for name in ("b/z.md", "b/a.markdown", "a.md", ".hidden/x.md", "b/.x.md", "notes.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf# T\r\n\r\ntext\r\nmore\r\n")
@@ -92,13 +90,13 @@ def test_the_documents_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "."])
-def test_a_folder_without_documents_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_folder_without_documents_is_refused(tmp_path, name):
     with pytest.raises(DataError):
         read_documents(tmp_path / name)
 
 
 @given(raw=st.binary(max_size=60) | st.text("-#ab: \n>`'\"", max_size=60).map(str.encode))
-def test_any_bytes_are_a_document_or_a_fault(raw: bytes) -> None:
+def test_any_bytes_are_a_document_or_a_fault(raw):
     try:
         document = parse_document(raw, "n.md")
     except DataError as error:

@@ -1,33 +1,29 @@
 """Which files `dataset.path` and `dataset.files` name: on disk, in an object store and on a web server alike."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import fsspec
 import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3_server import s3_server
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
-Ids = Callable[..., list[str]]
 PLACES = ["local", "memory", "http"]
 
 
 @pytest.fixture
-def server() -> Iterator[S3Server]:
+def server():
     with s3_server() as server:
         yield server
 
 
 @pytest.fixture
-def ids(server: S3Server, tmp_path: Path) -> Ids:
+def ids(server, tmp_path):
     """The ids that a data set of `files` has, at one of the places, below the folder `d`."""
 
-    def read(place: str, names: list[str], path: str, **files: str | list[str]) -> list[str]:
+    def read(place, names, path, **files):
         memory = fsspec.filesystem("memory")
         memory.store.clear()
         for name in names:
@@ -45,13 +41,13 @@ def ids(server: S3Server, tmp_path: Path) -> Ids:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_main_may_name_several_files_beside_the_path(ids: Ids, place: str) -> None:
+def test_main_may_name_several_files_beside_the_path(ids, place):
     found = ids(place, ["a.jsonl", "b.jsonl", "c.jsonl"], "a.jsonl", main=["a.jsonl", "b.jsonl"])
     assert found == ["a.jsonl", "b.jsonl"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
+def test_a_path_that_main_leaves_out_is_refused(ids, place):
     """Neither the one nor the others may be left out without a word."""
     with pytest.raises(DataError, match=r"not in files\.main: b\.jsonl, c\.jsonl") as caught:
         ids(place, ["a.jsonl", "b.jsonl", "c.jsonl"], "a.jsonl", main=["b.jsonl", "c.jsonl"])
@@ -67,20 +63,20 @@ def test_a_path_that_main_leaves_out_is_refused(ids: Ids, place: str) -> None:
         (".s/*.jsonl", [".s/a.jsonl"]), ("?*/a.jsonl", ["d/a.jsonl"]),
     ],
 )  # fmt: skip
-def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids: Ids, place: str, pattern: str, found: list[str]) -> None:
+def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids, place, pattern, found):
     names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
     assert ids(place, names, "", main=pattern) == found
 
 
 @pytest.mark.parametrize("place", ["local", "memory"])
 @pytest.mark.parametrize("pattern", ["a**.jsonl", "d/**", "**a/*.jsonl"])
-def test_what_is_no_pattern_is_said(ids: Ids, place: str, pattern: str) -> None:
+def test_what_is_no_pattern_is_said(ids, place, pattern):
     with pytest.raises(DataError, match="stands for whole folders") as caught:
         ids(place, ["a.jsonl"], "", main=pattern)
     assert pattern in caught.value.problems[0].found
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_pattern_is_for_a_folder(ids: Ids, place: str) -> None:
+def test_a_pattern_is_for_a_folder(ids, place):
     """Shapes with a pattern, such as golden_set, read one file too."""
     assert ids(place, ["a.jsonl", "b.jsonl"], "a.jsonl", main="*.jsonl") == ["a.jsonl"]

@@ -2,7 +2,6 @@
 
 import json
 import struct
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,13 +11,10 @@ import pytest
 
 from ragpipe.core.errors import DataError
 from ragpipe.data import parquet_rows
-from ragpipe.data.dataset import Record
 from tests.support.broken_files import parquet
 
-Read = Callable[..., list[Record]]
 
-
-def test_a_byte_order_mark_and_windows_line_ends(read_file: Read) -> None:
+def test_a_byte_order_mark_and_windows_line_ends(read_file):
     line = '{"id": "q1", "question": "a"}\r\n{"id": "q2", "question": "b"}\r\n'
     for name in ("bom.jsonl", "bom.json"):
         text = line if name.endswith("l") else f"[{line.replace(chr(125) + chr(13) + chr(10) + chr(123), '},{')}]"
@@ -27,7 +23,7 @@ def test_a_byte_order_mark_and_windows_line_ends(read_file: Read) -> None:
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
-def test_only_a_line_feed_ends_a_line(read_file: Read, sign: str) -> None:
+def test_only_a_line_feed_ends_a_line(read_file, sign):
     record = {"id": "q1", "question": f"a{sign}b", "answer": f"x{sign}"}
     raw = json.dumps(record, ensure_ascii=False)  # json escapes what is below a space, and leaves the others as they are
     (found,) = read_file({"lines.jsonl": raw + "\n"})
@@ -36,7 +32,7 @@ def test_only_a_line_feed_ends_a_line(read_file: Read, sign: str) -> None:
     assert cell.sample.question == f"a{sign}b"
 
 
-def test_csv_texts_stay_what_they_are(read_file: Read) -> None:
+def test_csv_texts_stay_what_they_are(read_file):
     rows = "007,q,NA,NA\n7,q,None,no value\n1e5,q,N/A,true\n"
     found = read_file({"ids.csv": f"id,question,answer,category\n{rows}"})
     assert [r.sample.id for r in found] == ["007", "7", "1e5"]
@@ -44,7 +40,7 @@ def test_csv_texts_stay_what_they_are(read_file: Read) -> None:
     assert [r.sample.category for r in found] == ["NA", "no value", "true"]
 
 
-def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:
+def test_csv_cells_with_newlines_quotes_and_json(read_file):
     text = 'id,question,answer,contexts,answerable,tags,category\nq1,"a\n""b"", c",,"[""x, y"", {""t"": 1}]",TRUE,,\nq2,b,z,,,,\n'
     first, second = read_file({"cells.csv": text})
     assert first.sample.question == 'a\n"b", c'
@@ -54,17 +50,17 @@ def test_csv_cells_with_newlines_quotes_and_json(read_file: Read) -> None:
     assert (second.sample.answerable, second.output.chunks, second.where) == (None, None, "cells.csv:4")
 
 
-def test_other_separators(read_file: Read) -> None:
+def test_other_separators(read_file):
     assert read_file({"semi.csv": "id;question\nq1;a,b\n"}, delimiter=";")[0].sample.question == "a,b"
     assert read_file({"tab.tsv": "id\tquestion\nq1\ta,b\n"})[0].sample.question == "a,b"
 
 
-def test_empty_contexts_and_an_empty_answer_are_a_case(read_file: Read) -> None:
+def test_empty_contexts_and_an_empty_answer_are_a_case(read_file):
     (found,) = read_file({"empty.jsonl": '{"id": "q1", "question": "a", "answer": "", "contexts": []}\n'})
     assert (found.output.answer, found.output.chunks) == ("", [])
 
 
-def test_several_outputs_of_one_question_and_the_short_forms(read_file: Read) -> None:
+def test_several_outputs_of_one_question_and_the_short_forms(read_file):
     record = {
         "id": "q1", "question": "a",
         "outputs": [
@@ -80,14 +76,14 @@ def test_several_outputs_of_one_question_and_the_short_forms(read_file: Read) ->
     assert [(c.id, c.rank, c.text) for c in two.output.chunks] == [("c1", 1, "first"), ("c2", 2, '{"a":"é","b":1}')]
 
 
-def test_a_text_that_is_an_object_is_written_in_the_declared_order(read_file: Read) -> None:
+def test_a_text_that_is_an_object_is_written_in_the_declared_order(read_file):
     course = {"url": "u", "name": "Rust", "topics": ["a", "b"], "level": None}
     record = {"id": "q1", "question": "a", "contexts": [course]}
     (found,) = read_file({"course.jsonl": json.dumps(record)}, chunk_text=["name", "level", "topics"])
     assert found.output.chunks[0].text == 'name: Rust\ntopics: ["a","b"]'
 
 
-def test_parquet_types(read_file: Read) -> None:
+def test_parquet_types(read_file):
     chunk = pa.struct([("id", pa.string()), ("text", pa.large_string()), ("score", pa.float32())])
     table = pa.table({
         "id": pa.array(["007", "1e5"]).dictionary_encode(),
@@ -105,7 +101,7 @@ def test_parquet_types(read_file: Read) -> None:
     assert (first.sample.answerable, second.sample.answerable, first.where) == (True, None, "types.parquet row 1")
 
 
-def test_parquet_times_and_decimals(read_file: Read) -> None:
+def test_parquet_times_and_decimals(read_file):
     """What a warehouse exports beside the question: it must not keep the file from being read."""
     table = pa.table({
         "id": ["q1"], "question": ["a"],
@@ -123,7 +119,7 @@ def test_parquet_times_and_decimals(read_file: Read) -> None:
     }  # fmt: skip
 
 
-def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file, monkeypatch):
     records = [{"id": f"q{i}", "question": 'é\\"]}' * (i % 7 + 1), "meta": {"n": [i, {"x": [1.5e3]}]}} for i in range(40)]
     expected = [(r["id"], r["question"], r["meta"]) for r in records]
     for block in (1, 7, 64):
@@ -133,7 +129,7 @@ def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file: Read, mo
             assert [(r.sample.id, r.sample.question, r.sample.meta) for r in found] == expected
 
 
-def test_paired_surrogates_and_deep_but_sane_values(read_file: Read) -> None:
+def test_paired_surrogates_and_deep_but_sane_values(read_file):
     nested: Any = "x"
     for _ in range(90):
         nested = [nested]
@@ -145,7 +141,7 @@ def test_paired_surrogates_and_deep_but_sane_values(read_file: Read) -> None:
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9)])
 @pytest.mark.parametrize(("zone", "text"), [(None, "2023-11-14T22:13:20"), ("Europe/Berlin", "2023-11-14T23:13:20+01:00")])
-def test_a_time_has_one_text_in_every_unit(read_file: Read, unit: str, factor: int, zone: str | None, text: str) -> None:
+def test_a_time_has_one_text_in_every_unit(read_file, unit, factor, zone, text):
     times = pa.array([1_700_000_000 * factor, None], pa.timestamp(unit, zone))
     table = pa.table({"id": ["q1", "q2"], "question": ["a", "b"], "made": times})
     fields = {"id": "id", "question": "question", "meta": {"fields": {"made": {"path": "made", "default": None}}}}
@@ -154,7 +150,7 @@ def test_a_time_has_one_text_in_every_unit(read_file: Read, unit: str, factor: i
     assert two.sample.meta.get("made") is None
 
 
-def test_what_parquet_holds_and_json_does_not_is_said(read_file: Read) -> None:
+def test_what_parquet_holds_and_json_does_not_is_said(read_file):
     head = {"id": ["q1"], "question": ["a"]}
     twice = pa.array([[("d1", 1.0), ("d1", 2.0)]], pa.map_(pa.string(), pa.float64()))
     with pytest.raises(DataError, match="a key twice in one map") as caught:
@@ -169,7 +165,7 @@ def test_what_parquet_holds_and_json_does_not_is_said(read_file: Read) -> None:
     assert "write the texts as UTF-8" in caught.value.problems[0].fix
 
 
-def test_a_struct_of_gains_has_only_the_names_of_its_row(read_file: Read) -> None:
+def test_a_struct_of_gains_has_only_the_names_of_its_row(read_file):
     """`pa.Table.from_pylist` makes one struct with the names of all rows, null where a row has none."""
     rows = [{"id": "q1", "question": "a", "gains": {"d1": 1.0}}, {"id": "q2", "question": "b", "gains": {"d2": 2.0}}]
     from_lines = read_file({"g.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
@@ -178,14 +174,14 @@ def test_a_struct_of_gains_has_only_the_names_of_its_row(read_file: Read) -> Non
     assert [record.sample.gains for record in from_parquet] == [{"d1": 1.0}, {"d2": 2.0}]
 
 
-def test_an_empty_cell_of_an_id_is_no_id(read_file: Read) -> None:
+def test_an_empty_cell_of_an_id_is_no_id(read_file):
     found = read_file({"ids.csv": "id,question\nq1,a\n,b\n"})
     assert [record.sample.id[0] for record in found] == ["q", "h"]
     without = read_file({"none.csv": "question\na\nb\n"})
     assert found[1].sample.id == without[1].sample.id
 
 
-def test_an_empty_cell_is_no_blank_line(read_file: Read) -> None:
+def test_an_empty_cell_is_no_blank_line(read_file):
     """Of the rows of one column, two are empty cells; a blank line is no row."""
     fields = {"id": "to_string(_index)", "question": "'q'", "answer": "answer"}
     found = read_file({"one.csv": 'answer\na\n""\n\nb\n""\n'}, fields=fields)
@@ -193,7 +189,7 @@ def test_an_empty_cell_is_no_blank_line(read_file: Read) -> None:
 
 
 @pytest.mark.parametrize("field", ["repeat", "attempts"])
-def test_a_count_that_no_table_holds_is_refused(read_file: Read, field: str) -> None:
+def test_a_count_that_no_table_holds_is_refused(read_file, field):
     record = {"id": "q1", "question": "a", "answer": "x", field: 2**63}
     with pytest.raises(DataError, match="less than or equal to 2147483647") as caught:
         read_file({"far.jsonl": json.dumps(record)})

@@ -1,7 +1,6 @@
 """The options made for the documents' own files read timings, usage and errors where the records have them."""
 
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +17,7 @@ FAILED = {"error": "timed out"}
     ("query_logs", {"queryLogId": "a", "question": "Who?", "context": []}, lambda said: {"answer": "Ada.", **said} if said != FAILED else said),
     ("graphrag", {"id": "a", "question": "Who?", "ground_truth": "Ada.", "method": "m"}, lambda said: {"answer": "Ada.", **said} if said != FAILED else said),
 ])  # fmt: skip
-def test_timings_usage_and_errors_are_read(open_file, tmp_path, option: str, asked: dict[str, Any], answered: Any) -> None:
+def test_timings_usage_and_errors_are_read(open_file, tmp_path, option, asked, answered):
     plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8"))
     plain = {key: value for key, value in plain.items() if key not in ("path", "files")}
     rows = [{**asked, **answered(OPERATIONS)}, {**asked, ("queryLogId" if option == "query_logs" else "id"): "b", **answered(FAILED)}]

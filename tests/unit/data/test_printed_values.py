@@ -3,8 +3,6 @@
 The texts are what numpy 1 and 2, pandas, pprint and LangChain print; the values are those that were printed.
 """
 
-from typing import Any
-
 import pytest
 
 from ragpipe.core.errors import DataError
@@ -36,7 +34,7 @@ BROKEN = "The warranty lasts two years "
      [{"page_content": "a", "metadata": {"source": "x.md"}}, {"id": "7", "metadata": {}, "page_content": "b"}]),
     (f"['{BROKEN}' 'a' 'b']", [BROKEN, "a", "b"]),  # a piece that does not end in a blank is no broken text
 ])  # fmt: skip
-def test_a_printed_value_is_read_as_it_was(text: str, value: Any) -> None:
+def test_a_printed_value_is_read_as_it_was(text, value):
     assert printed_value(text) == value
 
 
@@ -54,7 +52,7 @@ def test_a_printed_value_is_read_as_it_was(text: str, value: Any) -> None:
     ("page_content='a' metadata={}", "neither JSON nor a Python literal"),
     ("['it's']", "neither JSON nor a Python literal"),
 ])  # fmt: skip
-def test_what_may_have_been_something_else_is_refused_with_the_cure(text: str, why: str) -> None:
+def test_what_may_have_been_something_else_is_refused_with_the_cure(text, why):
     with pytest.raises(NotPrinted) as refused:
         printed_value(text)
     assert why in str(refused.value)
@@ -74,7 +72,7 @@ THREE = ["Bob sold it.", "Ada wrote it.", "It rained."]
     (PASSAGES, THREE), ("array(['a', 'b'], dtype=object)", ["a", "b"]), ("['a', 'b']", ["a", "b"]), ("['a' ... 'b']", None),
     ("['a', 'b' 'c']", None),
 ])  # fmt: skip
-def test_every_reader_of_a_cell_says_the_same(read_file, columns, settings, cell, passages) -> None:
+def test_every_reader_of_a_cell_says_the_same(read_file, columns, settings, cell, passages):
     text = f'{",".join(columns)}\nWho?,Ada.,"{cell}"\n'
     if settings == "ragas":
         fields = {"question": "user_input", "answer": "response"}

@@ -1,21 +1,17 @@
 """What a reading says beside its records: cells for no value, several passages in one text, names that nobody reads."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from ragpipe.data.dataset import Dataset
 from ragpipe.data.recognition import JoinedPassages
 
-Open = Callable[..., Dataset]
 TWO = ["Shops open at nine.", "Postage is not refunded."]
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", "None", "null", "NULL", "N/A", "n/a", "#N/A", "<NA>"])
 @pytest.mark.parametrize("settings", [{}, {"fields": {"question": "question", "answer": "answer", "reference": "reference"}}])
-def test_a_word_for_no_value_in_a_cell_is_missing_and_said(open_file: Open, word: str, settings: dict[str, Any]) -> None:
+def test_a_word_for_no_value_in_a_cell_is_missing_and_said(open_file, word, settings):
     dataset = open_file({"d.csv": f"question,answer,reference\nWho?,Ada.,{word}\nWhen?,1843,In 1843.\n"}, **settings)
     assert [record.sample.references for record in dataset] == [[], ["In 1843."]]
     assert "reference (1)" in dataset.remarks()[0]
@@ -24,19 +20,19 @@ def test_a_word_for_no_value_in_a_cell_is_missing_and_said(open_file: Open, word
 @pytest.mark.parametrize(
     ("answer", "read"), [("None", "None"), ("N/A", "N/A"), ("NaN", None), ("null", None), ("NA", "NA"), ("No value", "No value")]
 )
-def test_an_answer_may_be_none(open_file: Open, answer: str, read: str | None) -> None:
+def test_an_answer_may_be_none(open_file, answer, read):
     dataset = open_file({"d.csv": f"question,answer,contexts\nWho?,{answer},[]\n"})
     assert [record.output.answer for record in dataset if record.output] == [read]
 
 
-def test_such_a_word_is_a_text_in_json(open_file: Open) -> None:
+def test_such_a_word_is_a_text_in_json(open_file):
     """JSON has null; a reference answer may be the word."""
     dataset = open_file({"d.jsonl": '{"question": "Which colour has it?", "answer": "None", "reference": "None"}\n'})
     assert [record.sample.references for record in dataset] == [["None"]]
     assert dataset.remarks() == []
 
 
-def test_the_index_of_a_data_frame_is_read_past(open_file: Open) -> None:
+def test_the_index_of_a_data_frame_is_read_past(open_file):
     dataset = open_file({"d.csv": ",question,answer\n0,Who?,Ada.\n"})
     assert [record.sample.question for record in dataset] == ["Who?"]
     assert dataset.unread() == ["Unnamed: 0"]
@@ -51,7 +47,7 @@ def test_the_index_of_a_data_frame_is_read_past(open_file: Open) -> None:
     ("Context [1]: {}\n\nContext [2]: {}", "Context [1]: .."), ("Passage 1\n{}\nPassage 2\n{}", "Passage 1 .."),
     ("{}\n\n{}", "\\n\\n"), ("{} | {}", "|"), ("{}|{}", "|"), ("1. {}\n2. {}", "1. .."), ("(1) {} (2) {}", "(1) .."),
 ])  # fmt: skip
-def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_there(open_file: Open, form: str, shown: str) -> None:
+def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_there(open_file, form, shown):
     rows = [{"q": f"Question {number}?", "c": form.format(*TWO) if number % 2 else TWO[0]} for number in range(4)]
     file = {"d.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}
     fields = {"question": "q", "contexts": "[c][?@]"}
@@ -70,7 +66,7 @@ def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_t
     "A usual text - with a dash, and (1) a note; nothing else.", "| a | b |\n|---|---|\n| 1 | 2 |", "Line one.\nLine two.", "He paused -- then went.",
     "See [1] and [2].", "x = a[1]; y = b[2]", "the day---and night",
 ])  # fmt: skip
-def test_a_usual_text_is_one_passage(text: str) -> None:
+def test_a_usual_text_is_one_passage(text):
     assert JoinedPassages([text]).separator() is None
 
 
@@ -83,6 +79,6 @@ def test_a_usual_text_is_one_passage(text: str) -> None:
     ({"q": "Who?", "r": '{"a": 1}'}, {"question": "q", "answer": "to_string(parse(r).a)"}, []),
     ({"q": "Who?", "x": None}, {"question": "q"}, []),
 ])  # fmt: skip
-def test_names_that_the_mapping_does_not_read(open_file: Open, record: dict[str, Any], fields: dict[str, Any], unread: list[str]) -> None:
+def test_names_that_the_mapping_does_not_read(open_file, record, fields, unread):
     dataset = open_file({"d.jsonl": json.dumps(record) + "\n"}, fields=fields)
     assert dataset.unread() == unread

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,15 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from ragpipe.core.resources import conf_dir
-from ragpipe.data.dataset import Dataset, Record, open_dataset
+from ragpipe.data.dataset import Record, open_dataset
 from ragpipe.data.settings import DatasetSettings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 REFUSAL = "Unable to answer based on given passages"
-Real = Callable[[str], Path]
 
 
-def shipped(option: str, path: Path, *overrides: str) -> Dataset:
+def shipped(option, path, *overrides):
     """A shipped data set as the command line composes it."""
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         composed = compose(overrides=[f"+dataset={option}", f"dataset.path={path}", *overrides])
@@ -29,11 +27,11 @@ def shipped(option: str, path: Path, *overrides: str) -> Dataset:
 
 
 @pytest.fixture
-def expected(real_data: Real) -> dict[str, Any]:
+def expected(real_data):
     return json.loads(real_data("EXPECTED.json").read_text(encoding="utf-8"))
 
 
-def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
+def test_ragtruth(real_data, expected):
     wanted = expected["datasets"]["shared ragtruth_qa"]
     records = list(shipped("ragtruth_qa", real_data("ragtruth_qa/ragtruth_qa.jsonl")))
     assert len({r.sample.id for r in records}) == wanted["sources"] == 70
@@ -50,7 +48,7 @@ def test_ragtruth(real_data: Real, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
-def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
+def test_clapnq(real_data, expected, run):
     wanted = expected["datasets"]["shared clapnq_dev"]
     records = list(shipped("clapnq_dev", real_data("clapnq_dev"), f"dataset.files.run=run.{run}.trec"))
     samples = [r.sample for r in records]
@@ -65,7 +63,7 @@ def test_clapnq(real_data: Real, expected: dict[str, Any], run: str) -> None:
 
 
 @pytest.mark.parametrize("run", ["bm25", "tfidf"])
-def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
+def test_mtrag(real_data, expected, run):
     wanted = expected["datasets"]["shared mtrag_un"]
     records = list(shipped("mtrag_un", real_data("mtrag_un"), f"dataset.files.run=run.{run}.trec"))
     samples = [r.sample for r in records]
@@ -82,7 +80,7 @@ def test_mtrag(real_data: Real, expected: dict[str, Any], run: str) -> None:
     _retrieval(records, expected["retrieval"][f"shared mtrag_un run.{run}"], run)
 
 
-def test_trec_eval(real_data: Real, expected: dict[str, Any]) -> None:
+def test_trec_eval(real_data, expected):
     records = list(shipped("trec", real_data("trec_eval")))
     lines = [line.split() for line in (real_data("trec_eval") / "results.test").read_text().splitlines()]
     assert len(records) == expected["retrieval"]["trec_eval results.test"]["queries_in_both"]
@@ -95,7 +93,7 @@ def test_trec_eval(real_data: Real, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", ["novel", "medical"])
-def test_graphrag_bench(real_data: Real, expected: dict[str, Any], part: str) -> None:
+def test_graphrag_bench(real_data, expected, part):
     wanted = expected["datasets"]["shared graphrag_bench"]
     records = list(shipped("graphrag_bench", real_data(f"graphrag_bench/{part}_questions.json")))
     assert len(records) == wanted[part] == len({r.sample.id for r in records})
@@ -106,7 +104,7 @@ def test_graphrag_bench(real_data: Real, expected: dict[str, Any], part: str) ->
         assert set(wanted["seed_questions_present"]) <= {r.sample.id for r in records}
 
 
-def test_mtrag_human_texts(real_data: Real) -> None:
+def test_mtrag_human_texts(real_data):
     records = list(shipped("mtrag_human", real_data("mtrag_human/mtrag_human_evaluations.json")))
     answerable = Counter(r.sample.answerable for r in records)
     assert answerable == {True: 3 * (65 + 7), False: 3 * 4, None: 3 * 2}  # three answers a task
@@ -118,7 +116,7 @@ def test_mtrag_human_texts(real_data: Real) -> None:
     assert graders == {3: 231, 2: 3}
 
 
-def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
+def test_expertqa_texts(real_data, expected):
     records = list(shipped("expertqa", real_data("expertqa/rand_val.jsonl")))
     claims = Counter[str]()
     for record in records:
@@ -131,7 +129,7 @@ def test_expertqa_texts(real_data: Real, expected: dict[str, Any]) -> None:
     assert all("|" not in tag for r in records for tag in r.sample.tags)
 
 
-def test_lists_of_texts_become_lines(real_data: Real, expected: dict[str, Any]) -> None:
+def test_lists_of_texts_become_lines(real_data, expected):
     pairs = list(shipped("pandalm", real_data("pandalm")))
     assert not any("\\n" in r.sample.question or r.sample.question.endswith("\n") for r in pairs)
     assert sum(r.output.answer == "true" for r in pairs if r.output) == 3, "the JSON value true"
@@ -142,7 +140,7 @@ def test_lists_of_texts_become_lines(real_data: Real, expected: dict[str, Any]) 
     assert summarizers == set(expected["summhay"]["bias_by_summarizer"]["predictions_9fs_gpt-4o"])
 
 
-def _retrieval(records: list[Record], wanted: dict[str, Any], run: str) -> None:
+def _retrieval(records, wanted, run):
     both = [r for r in records if r.sample.gains is not None and r.output and r.output.chunks]
     assert len(both) == wanted["queries_in_both"]
     assert {r.output.method for r in records if r.output} == {f"run.{run}.trec"}
@@ -154,11 +152,11 @@ def _retrieval(records: list[Record], wanted: dict[str, Any], run: str) -> None:
     assert all(c.text for r in both if r.output for c in r.output.chunks)
 
 
-def _label(record: Record, name: str) -> bool:
+def _label(record, name):
     return record.output.recorded[name]
 
 
-def _by_method(records: list[Record]) -> dict[str, list[Record]]:
+def _by_method(records):
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.output.method, []).append(record)

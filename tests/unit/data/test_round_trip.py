@@ -2,7 +2,6 @@
 
 import json
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,11 +24,11 @@ plain = st.recursive(
 )
 
 
-def maybe(values: st.SearchStrategy) -> st.SearchStrategy:
+def maybe(values):
     return st.none() | values
 
 
-def some(values: st.SearchStrategy) -> st.SearchStrategy:
+def some(values):
     return st.lists(values, max_size=2)
 
 
@@ -76,7 +75,7 @@ outputs = st.builds(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("round")
 
 
@@ -87,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
              unique_by=lambda pair: pair[0].id),
     st.booleans(), st.booleans(),
 )  # fmt: skip
-def test_written_and_read_back(folder: Path, data: list[tuple[Sample, list[Output]]], nested: bool, escaped: bool) -> None:
+def test_written_and_read_back(folder, data, nested, escaped):
     lines, expected = [], []
     for sample, answers in data:
         head = sample.model_dump(mode="json")
@@ -105,7 +104,7 @@ def test_written_and_read_back(folder: Path, data: list[tuple[Sample, list[Outpu
 
 
 @given(st.binary(max_size=200), st.sampled_from(["jsonl", "json", "csv", "parquet", "trec"]))
-def test_arbitrary_bytes_end_in_records_or_one_data_error(folder: Path, raw: bytes, form: str) -> None:
+def test_arbitrary_bytes_end_in_records_or_one_data_error(folder, raw, form):
     (folder / "bytes").write_bytes(raw)
     fields = {"id": "query", "question": "query"} if form == "trec" else {}
     problems: tuple[Problem, ...] = (Problem("bytes", "", "", ""),)

@@ -3,10 +3,7 @@
 import pytest
 
 from ragpipe.core import patterns
-from ragpipe.core.errors import JudgeError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
-
-REFUSED = JudgeError("refused", "the provider's filter refused")
 
 
 def verdicts(key, *rows, **other):
@@ -225,7 +222,6 @@ POLICY = [
 LIST = {"question": "What are 10 highlights from the earnings call?", "chunks": ["5 highlights"]}
 NO = "I cannot answer this question."
 FIVE = "I found five: sales, costs, debt, staff, margins. I don't have ten."
-EXCUSE = "I can't answer, my training data ends Oct 2023."
 
 
 def declines(value, cutoff=False):

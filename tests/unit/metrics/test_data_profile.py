@@ -1,7 +1,5 @@
 """The distributions of a profile, against plain calculations over the same values."""
 
-from typing import Any
-
 import pytest
 
 from ragpipe.cli.profile_report import profile_rows
@@ -14,21 +12,21 @@ from ragpipe.metrics.profile import DataProfile, Distribution, times_are_known
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 
-def _described(kind: str, values: list[object]) -> Distribution:
+def _described(kind, values):
     found = Distribution(kind)
     for value in values:
         found.add((value,))
     return found
 
 
-def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch):
     monkeypatch.setattr(profiles, "DIFFERENT", 3)
     found = _described("label", list("abcd")).document(4)
     assert (found["different_at_least"], sum(found["top"].values())) == (3, 3)
     assert "different" not in found
 
 
-def _records() -> list[Record]:
+def _records():
     first = Sample(
         id="q1", question="Who?", references=["Ada.", "Ada L."], category="people", expected=Expected(behavior="answer"),
         meta={"day": 3, "source": "log"},
@@ -43,7 +41,7 @@ def _records() -> list[Record]:
     ]
 
 
-def test_every_field_is_described_once() -> None:
+def test_every_field_is_described_once():
     profile = DataProfile()
     for _ in profile.watch(_records()):
         pass
@@ -71,7 +69,7 @@ def test_every_field_is_described_once() -> None:
     assert outputs["recorded.human.ann"]["n"] == 1
 
 
-def test_a_line_for_each_field() -> None:
+def test_a_line_for_each_field():
     profile = DataProfile()
     for _ in profile.watch(_records()):
         pass
@@ -84,7 +82,7 @@ def test_a_line_for_each_field() -> None:
     assert rows["timings.total"] == ("2 of 4", "700 to 900 ms, median 800; in 0% to 100% by method")
 
 
-def test_a_field_that_is_a_number_here_and_a_text_there() -> None:
+def test_a_field_that_is_a_number_here_and_a_text_there():
     samples = [Sample(id=str(i), question=f"Q{i}?", meta={"size": value}) for i, value in enumerate([4, "four", 6])]
     profile = DataProfile()
     for sample in samples:
@@ -93,7 +91,7 @@ def test_a_field_that_is_a_number_here_and_a_text_there() -> None:
     assert (size["present"], size["n"], size["min"], size["max"]) == (3, 2, 4, 6)
 
 
-def test_meta_with_another_key_in_every_record_is_bounded() -> None:
+def test_meta_with_another_key_in_every_record_is_bounded():
     profile = DataProfile()
     for i in range(1000):
         profile.add(Sample(id=str(i), question=f"Q{i}?", meta={f"key {i}": i}), None)
@@ -102,7 +100,7 @@ def test_meta_with_another_key_in_every_record_is_bounded() -> None:
     assert len(found["fields_left_out"]) == 400
 
 
-def test_what_is_absent_at_first_is_described_as_what_it_is() -> None:
+def test_what_is_absent_at_first_is_described_as_what_it_is():
     """Of `expected`, whose parts are numbers, lists or labels, the first sample has none."""
     parts = [None, Expected(context_has=5, citations=["a", "b"], must_quote=True), Expected(context_has=7)]
     profile = DataProfile()
@@ -118,7 +116,7 @@ def test_what_is_absent_at_first_is_described_as_what_it_is() -> None:
 WORDS = ["harbour", "museum", "railway", "theatre", "library", "castle", "garden", "bridge", "market", "tower"]
 
 
-def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
+def sound(methods=("a", "b")):
     """Ten questions with an output each of two methods, in which nothing is wrong."""
     records = []
     for i, word in enumerate(WORDS):
@@ -137,7 +135,7 @@ def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
     return records
 
 
-def changed(record: Record, sample: dict[str, Any] | None = None, **output: Any) -> Record:
+def changed(record, sample=None, **output):
     """The record with other fields; an id of the sample is that of the output too."""
     sample = sample or {}
     if "id" in sample:
@@ -145,7 +143,7 @@ def changed(record: Record, sample: dict[str, Any] | None = None, **output: Any)
     return Record(record.sample.model_copy(update=sample), record.output.model_copy(update=output), record.where)
 
 
-def findings(records: list[Record]) -> dict[str, tuple[int, str]]:
+def findings(records):
     """By name the count and the first id."""
     scale = shipped_metric("recorded", take={"human": {"low": 1, "high": 4}})
     profile = DataProfile([scale])
@@ -154,13 +152,13 @@ def findings(records: list[Record]) -> dict[str, tuple[int, str]]:
     return {found.name: (found.count, found.first) for found in profile.findings()}
 
 
-def _of(places: list[int], sample: dict[str, Any] | None = None, **output: Any) -> list[Record]:
+def _of(places, sample=None, **output):
     """The sound records, those at these places changed."""
     records = sound()
     return [changed(record, sample, **output) if i in places else record for i, record in enumerate(records)]
 
 
-def _texts(*texts: str) -> list[Chunk]:
+def _texts(*texts):
     return [Chunk(id=f"c{rank}", rank=rank, text=text) for rank, text in enumerate(texts, 1)]
 
 
@@ -180,12 +178,12 @@ PLANTED = {
 }
 
 
-def test_sound_data_are_told_nothing() -> None:
+def test_sound_data_are_told_nothing():
     assert findings(sound()) == {}
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_and_nothing_else_is_found(name: str) -> None:
+def test_a_planted_fault_and_nothing_else_is_found(name):
     records, expected = PLANTED[name]
     found = findings(records)
     if name in ("similar_ids", "repeated_questions"):
@@ -208,11 +206,11 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_fault_is_not_said(name: str) -> None:
+def test_what_is_no_fault_is_not_said(name):
     assert findings(HARMLESS[name]) == {}
 
 
-def test_a_warning_names_what_to_do() -> None:
+def test_a_warning_names_what_to_do():
     profile = DataProfile()
     for _ in profile.watch(_of(EVERY, timings={"total": 1.9})):
         pass
@@ -232,7 +230,7 @@ def test_a_warning_names_what_to_do() -> None:
     ({"fields": {"timings": {"fields": {"total": "minus(time_ms(end), time_ms(start))"}}}}, True),
     ({"fields": {"timings": "timings"}, "format": "spans"}, True),
 ])  # fmt: skip
-def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset: dict[str, Any], known: bool) -> None:
+def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset, known):
     if "fields" in dataset:
         dataset = {**dataset, "fields": {"question": "q", **dataset["fields"]}}
     assert times_are_known(DatasetSettings.model_validate({"path": "x.jsonl", **dataset})) is known

@@ -2,13 +2,11 @@
 
 import pytest
 
-from ragpipe.core.errors import ConfigError, JudgeError
+from ragpipe.core.errors import ConfigError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 
-REFUSED = JudgeError("refused", "the provider's filter refused")
 BARE = {"chunks": ["alpha", "beta", "gamma"], "answer": "The tower is tall. It is red.", "references": ["It is tall."]}
 MUTE = BARE | {"answer": " "}
-MARKS = BARE | {"answer": ":"}
 EMPTY = BARE | {"chunks": []}
 LOST = BARE | {"references": []}
 

@@ -1,7 +1,6 @@
 """answer_relevance, contextual_correctness, context_recall and `steps: combined` by tables."""
 
 import itertools
-from typing import Any
 
 import pytest
 
@@ -313,7 +312,7 @@ CASE = make_case("It opened in 1803.", chunks=[{"id": "h", "text": HARBOUR}, {"i
 V1, V2 = ({"prompts": {"extract": "v1", "verify": version, "combined": version}} for version in ("v1", "v2"))
 
 
-def place(chunk: str, rank: int, start: int, end: int) -> dict[str, Any]:
+def place(chunk, rank, start, end):
     return {"chunk": chunk, "rank": rank, "start": start, "end": end}
 
 
@@ -332,7 +331,7 @@ def place(chunk: str, rank: int, start: int, end: int) -> dict[str, Any]:
         pytest.param([], [], id="no quote"),
     ],
 )
-def test_every_quote_has_its_places(quotes: list[str], places: list[list[dict[str, Any]]]) -> None:
+def test_every_quote_has_its_places(quotes, places):
     for supported, verdict in ((True, "supported"), (False, "contradicted"), (False, "not_supported"), (False, None)):
         claim = JudgedClaim("a", supported, tuple(quotes), verdict=verdict)
         (row,) = claim_details([claim], CASE, [])["claims"]
@@ -340,7 +339,7 @@ def test_every_quote_has_its_places(quotes: list[str], places: list[list[dict[st
         assert row.get("evidence_found") == (None if verdict in ("not_supported", None) and not supported else any(places))
 
 
-def details_of(verdicts: list[dict[str, Any]], **parameters: Any) -> dict[str, Any]:
+def details_of(verdicts, **parameters):
     claims = {"claims": list("abcdefgh"[: len(verdicts)])}
     rows = [{"index": index, **verdict} for index, verdict in enumerate(verdicts, 1)]
     score = score_of(shipped_metric("faithfulness", **parameters), CASE, ScriptedJudge([claims, {"verdicts": rows}]))
@@ -368,20 +367,20 @@ BARE = {"verdict": "contradicted", "evidence": []}
         "1 of 4 claims are supported, 3 contradicted", 3, (1, 2), ["evidence_not_found", "contradiction_not_found"],
     ),
 ])  # fmt: skip
-def test_contradicted_claims_are_counted_and_those_without_a_passage_flagged(verdicts, reason, contradicted, missing, flags) -> None:
+def test_contradicted_claims_are_counted_and_those_without_a_passage_flagged(verdicts, reason, contradicted, missing, flags):
     details = details_of(verdicts, **V2)
     assert (details["reason"], details["contradicted"], details["flags"]) == (reason, contradicted, flags)
     assert (details["evidence_not_found"], details["contradiction_not_found"]) == missing
     assert [row["verdict"] for row in details["claims"]] == [verdict["verdict"] for verdict in verdicts]
 
 
-def test_a_claim_that_is_not_supported_keeps_the_passage_that_decides() -> None:
+def test_a_claim_that_is_not_supported_keeps_the_passage_that_decides():
     (row,) = details_of([DECIDED], **V2)["claims"]
     assert row["evidence"] == [{"quote": "in 1901", "places": [place("k", 2, 42, 49)]}]
     assert "evidence_found" not in row
 
 
-def test_a_judge_that_is_not_asked_says_nothing_of_contradictions() -> None:
+def test_a_judge_that_is_not_asked_says_nothing_of_contradictions():
     """Version 1 of the prompt knows supported and not supported: a quote against a claim makes it no contradiction."""
     verdicts = [{"supported": False, "evidence": "opened in 1803"}, {"supported": True, "evidence": "tile"}]
     details = details_of(verdicts, **V1)
@@ -400,7 +399,7 @@ def test_a_judge_that_is_not_asked_says_nothing_of_contradictions() -> None:
     assert details["flags"] == ["evidence_not_found"]
 
 
-def test_of_several_verdicts_on_a_claim_the_worst_counts() -> None:
+def test_of_several_verdicts_on_a_claim_the_worst_counts():
     rows = [("a", "supported"), ("b", "contradicted"), ("a", "not_supported"), ("a", "contradicted"), ("b", "supported")]
     reply = {"claims": [{"claim": claim, "verdict": verdict} for claim, verdict in rows]}
     metric = shipped_metric("faithfulness", steps="combined", **V2)

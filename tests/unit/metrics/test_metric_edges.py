@@ -153,7 +153,7 @@ NESTED = "- Revenue\n  - up 4 %\n  - driven by Asia\n- Margin\n\nThat is all."
     ("-5 degrees is no item\n- this is one", ["this is one"]),
     ("", []),
 ])  # fmt: skip
-def test_list_items(text: str, items: list[str]) -> None:
+def test_list_items(text, items):
     assert list_items(text) == items
 
 
@@ -234,6 +234,6 @@ def test_sources(name, fields, parameters, expected):
     (NESTED, None, ["no_item_count"] * 2),
     (NESTED, 0, ["no_items_in_contexts"] * 2),
 ])  # fmt: skip
-def test_list_completeness(answer: str, has: int | None, found: list[object]) -> None:
+def test_list_completeness(answer, has, found):
     scores = score_of(shipped_metric("list_completeness"), make_case(answer=answer, expected={"context_has": has}))
     assert [score.reason if score.value is None else score.value for score in scores.values()] == found

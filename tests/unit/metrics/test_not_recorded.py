@@ -8,7 +8,6 @@ import pytest
 from ragpipe.cli.command_line import compose
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
-from ragpipe.core.sample import Case
 from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.metrics.base import Metric, run_skip_reason
 from ragpipe.metrics.from_config import load_metric
@@ -36,16 +35,16 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def full(name: str, **other: Any) -> Case:
+def full(name, **other):
     return make_case(**{**FULL, "answerable": name != "abstention", **other})
 
 
-def shipped(name: str) -> Metric:
+def shipped(name):
     take = {"take": {"helpful": {"binary": True}}} if name == "recorded" else {}
     return shipped_metric(name, **take)
 
 
-def test_every_shipped_metric_is_in_the_table_or_has_tests_of_its_own() -> None:
+def test_every_shipped_metric_is_in_the_table_or_has_tests_of_its_own():
     shipped = {path.stem for path in (conf_dir() / "metrics").glob("*.yaml")}
     assert set(RESTS_ON) <= shipped
     for name in shipped - set(RESTS_ON):
@@ -55,7 +54,7 @@ def test_every_shipped_metric_is_in_the_table_or_has_tests_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", RESTS_ON)
-def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name: str) -> None:
+def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name):
     metric = shipped(name)
     assert run_skip_reason(metric, full(name), embedder=True) is None
     for part, lacking in (("answer", {"answer": None}), ("contexts", {"chunks": None})):
@@ -63,30 +62,30 @@ def test_a_metric_is_skipped_exactly_without_a_part_that_it_rests_on(name: str) 
         assert found == (f"not_recorded: {part}" if part in RESTS_ON[name] else None)
 
 
-def test_the_acknowledgement_of_a_conflict_is_read_in_the_answer() -> None:
+def test_the_acknowledgement_of_a_conflict_is_read_in_the_answer():
     metric = shipped_metric("recency_conflict")
     silent = full("recency_conflict", answer=None, recency_conflict_rule="acknowledge_both")
     assert run_skip_reason(metric, silent, embedder=True) == "not_recorded: answer"
 
 
-def test_what_does_not_apply_says_so_first() -> None:
+def test_what_does_not_apply_says_so_first():
     """A case without a reference says nothing of what the data set lacks: it would not be measured anyway."""
     for name, why in (("correctness", "no_reference_answer"), ("context_recall", "no_reference_answer"),
                       ("retrieval", "no_relevance_labels"), ("abstention", "no_answerable_label")):  # fmt: skip
         assert run_skip_reason(shipped_metric(name), make_case(answer=None, chunks=None), embedder=True) == why
 
 
-def test_a_metric_of_the_users_own_cannot_pass_over_it() -> None:
+def test_a_metric_of_the_users_own_cannot_pass_over_it():
     class Own(Metric):
         reads = frozenset({"contexts"})
 
-        def run_skip_reason(self, case: Case) -> str | None:
+        def run_skip_reason(self, case):
             return None
 
     assert run_skip_reason(Own(name="own"), make_case(chunks=None), embedder=True) == "not_recorded: contexts"
 
 
-def test_contexts_that_are_known_by_their_ids_alone() -> None:
+def test_contexts_that_are_known_by_their_ids_alone():
     """Ids serve the metrics of retrieval; nobody is asked about a text that is not there."""
     ids = [{"id": "c1"}, {"id": "c2"}]
     for name, why in (("faithfulness", "not_recorded: context_texts"), ("context_precision", "not_recorded: context_texts"),
@@ -199,14 +198,14 @@ COMBINED = {"claims": [{"claim": claim, "evidence": claim, "reason": ""} | in_bo
 REFUSAL = "I could not find any information about that in the documents."
 
 
-def measured(name: str, answer: str, *replies: Any, **parameters: Any) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+def measured(name, answer, *replies, **parameters):
     """(value, status, reason) by score, and the steps that were asked."""
     judge = ScriptedJudge(replies)
     found = score_of(shipped_metric(name, **parameters), make_case(answer=answer, chunks=[]), judge)
     return {key: (score.value, score.status, score.reason) for key, score in found.items()}, judge.steps
 
 
-def test_faithfulness_lists_the_claims_and_supports_none() -> None:
+def test_faithfulness_lists_the_claims_and_supports_none():
     for steps, reply, asked in (("separate", CLAIMS, ["extract"]), ("combined", COMBINED, ["combined"])):
         found, steps_asked = measured("faithfulness", INVENTED, reply, steps=steps)
         assert found == {"faithfulness": (0.0, "ok", "0 of 2 claims are supported")}
@@ -219,20 +218,20 @@ def test_faithfulness_lists_the_claims_and_supports_none() -> None:
 
 
 @pytest.mark.parametrize(("without_claims", "value", "status"), [("one", 1.0, "ok"), ("zero", 0.0, "ok"), ("skip", None, "skipped")])  # fmt: skip
-def test_faithfulness_of_a_refusal_and_of_an_answer_without_claims(without_claims: str, value: float | None, status: str) -> None:
+def test_faithfulness_of_a_refusal_and_of_an_answer_without_claims(without_claims, value, status):
     expected = {"faithfulness": (value, status, "no_factual_claims")}
     assert measured("faithfulness", REFUSAL, without_claims=without_claims) == (expected, [])
     assert measured("faithfulness", "What a day!", {"claims": []}, without_claims=without_claims) == (expected, ["extract"])
 
 
 @pytest.mark.parametrize("name", ["groundedness", "chunk_faithfulness", "chunk_relevancy"])
-def test_zero_without_a_call(name: str) -> None:
+def test_zero_without_a_call(name):
     assert measured(name, INVENTED) == ({name: (0.0, "ok", "no_context_retrieved")}, [])
     assert measured(name, REFUSAL) == ({name: (None, "skipped", "no_claims")}, [])
     assert measured(name, "") == ({name: (None, "skipped", "no_answer")}, [])
 
 
-def test_answer_synthesis_grades_the_truth_alone() -> None:
+def test_answer_synthesis_grades_the_truth_alone():
     true, complete, overall = "answer_faithfulness", "answer_completeness", "synthesis_overall"
     lacking = (None, "skipped", "no_context_retrieved")
     assert measured("answer_synthesis", INVENTED) == (
@@ -243,7 +242,7 @@ def test_answer_synthesis_grades_the_truth_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["faithfulness", "groundedness", "chunk_faithfulness", "chunk_relevancy", "answer_synthesis"])
-def test_they_can_be_left_out(name: str) -> None:
+def test_they_can_be_left_out(name):
     found, asked = measured(name, INVENTED, without_contexts="skip")
     assert set(found.values()) == {(None, "skipped", "no_context_retrieved")}
     assert asked == []
@@ -251,12 +250,12 @@ def test_they_can_be_left_out(name: str) -> None:
     assert {score.status for score in judged.values()} == {"error"}  # with contexts it is asked all the same
 
 
-def test_a_refusal_that_goes_on_to_answer_is_none() -> None:
+def test_a_refusal_that_goes_on_to_answer_is_none():
     found, asked = measured("faithfulness", f"{REFUSAL} But Ada Lovelace wrote it in 1843.", {"claims": CLAIMS["claims"][:1]})
     assert (found["faithfulness"][0], asked) == (0.0, ["extract"])
 
 
-def test_patterns_of_ones_own() -> None:
+def test_patterns_of_ones_own():
     own = {"declines": ["weiß ich nicht"]}
     assert measured("groundedness", "Das weiß ich nicht.", patterns=own)[0]["groundedness"][2] == "no_claims"
     assert measured("groundedness", "Das ist mir schnuppe, glaub mir das.", patterns=own)[0]["groundedness"][2] == "language_not_covered"

@@ -2,14 +2,11 @@
 
 import asyncio
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ragpipe.core.sample import Case, PairedOutput
-from ragpipe.core.score import Score
 from ragpipe.metrics.base import run_skip_reason
 from ragpipe.stats.intervals import estimate_mean
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric
@@ -17,13 +14,13 @@ from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric
 OWN, OTHER = "Two years, by the contract.", "One year."
 
 
-def pair(own: str | None = OWN, other: str | None = OTHER, **more: Any) -> Case:
+def pair(own=OWN, other=OTHER, **more):
     case = make_case(question="How long is the warranty?", **more)
     fields = {**dict(case.output), "answer": own, "other_answer": other}
     return Case(case.sample, PairedOutput(**fields))
 
 
-def measured(*winners: str, case: Case | None = None, **settings: Any) -> tuple[dict[str, Score], ScriptedJudge]:
+def measured(*winners, case=None, **settings):
     """The scores by name, and the judge that gave these winners in the order of the questions."""
     judge = ScriptedJudge([{"reason": f"because {winner}", "winner": winner} for winner in winners])
     scores = asyncio.run(shipped_metric("preference", **settings).measure(case or pair(), judge))
@@ -42,7 +39,7 @@ def measured(*winners: str, case: Case | None = None, **settings: Any) -> tuple[
         (("B", "tie"), 0.5, 0.0, 1.0),
     ],
 )
-def test_a_side_wins_where_both_orders_choose_it(winners: tuple[str, ...], value: float, first: float, inconsistent: float) -> None:
+def test_a_side_wins_where_both_orders_choose_it(winners, value, first, inconsistent):
     scores, judge = measured(*winners)
     assert [scores[name].value for name in ("preference", "preference_first", "preference_inconsistent")] == [value, first, inconsistent]
     assert [(asked.values["first"], asked.values["second"]) for asked in judge.asked] == [(OTHER, OWN), (OWN, OTHER)]
@@ -51,7 +48,7 @@ def test_a_side_wins_where_both_orders_choose_it(winners: tuple[str, ...], value
     assert [order["reason"] for order in orders] == [f"because {winner}" for winner in winners]
 
 
-def test_the_same_answer_is_a_tie_without_a_question() -> None:
+def test_the_same_answer_is_a_tie_without_a_question():
     scores, judge = measured(case=pair(f" {OWN}\n", OWN))
     assert (scores["preference"].value, scores["preference"].reason, judge.asked) == (0.5, "the same answer", [])
     assert {score.status for name, score in scores.items() if name != "preference"} == {"skipped"}
@@ -70,11 +67,11 @@ def test_the_same_answer_is_a_tie_without_a_question() -> None:
         (pair(), None),
     ],
 )
-def test_a_pair_with_a_side_that_gave_nothing_is_skipped(case: Case, reason: str | None) -> None:
+def test_a_pair_with_a_side_that_gave_nothing_is_skipped(case, reason):
     assert run_skip_reason(shipped_metric("preference"), case, embedder=False) == reason
 
 
-def test_the_judge_sees_contexts_and_criteria_as_they_are_set() -> None:
+def test_the_judge_sees_contexts_and_criteria_as_they_are_set():
     case = pair(chunks=[{"text": "The warranty lasts two years."}])
     _, judge = measured("B", "A", case=case)
     assert "The warranty lasts two years." in judge.asked[0].user
@@ -84,7 +81,7 @@ def test_the_judge_sees_contexts_and_criteria_as_they_are_set() -> None:
     assert "The kinder one." in judge.asked[0].user
 
 
-def recorded(data: Path, judge: str) -> tuple[list[float], dict[str, list[float]]]:
+def recorded(data, judge):
     """The labels of LLMBar, 1 where the second output is better, and the scores of a recorded judge of its pairs: output 1 is the base."""
     folder = data / "llmbar" / "Natural"
     labels = [float(item["label"] == 2) for item in json.loads((folder / "dataset.json").read_text())]
@@ -112,7 +109,7 @@ JUDGES = (
 
 
 @pytest.mark.parametrize("name", JUDGES)
-def test_recorded_judges_come_out_as_they_were_published(real_data: Path, name: str) -> None:
+def test_recorded_judges_come_out_as_they_were_published(real_data, name):
     expected = json.loads((real_data / "EXPECTED.json").read_text())["llmbar"][f"Natural/{name}"]
     labels, scores = recorded(real_data, name)
     truth, values = np.array(labels), np.array(scores["preference"])
