@@ -124,8 +124,12 @@ def _faults(tree: yaml.Node | None, lines_before: int) -> Iterator[tuple[yaml.No
             what = f"more than {MAX_NODES:,} values or {MAX_DEPTH} levels once the aliases are expanded"
             yield name, (), (what, "a configuration", "write the values out, or keep data in a data file")
             return
-        if not isinstance(name, yaml.ScalarNode) and name is not value:
-            yield name, path[:-1], ("a key that is a list or a mapping", "a text as key")
+        if name is not value and (not isinstance(name, yaml.ScalarNode) or name.tag == f"{_TAG}null"):
+            yield (
+                name,
+                path[:-1],
+                (f"a key that is {'empty' if isinstance(name, yaml.ScalarNode) else 'a list or a mapping'}", "a text as key"),
+            )
         elif name is not value and (secret := looks_secret(name.value, known)):
             yield name, path[:-1], (f"{secret} as a key (not shown)", "no secret in a file", FIX)
             return  # what is below it would show it
