@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ragpipe.report.console import Console
+from ragpipe.runs.budget import configured_rates
 from ragpipe.runs.ended_run import repeat_end
 from ragpipe.runs.identity import RunData, identity_of_dataset, run_id, system_sources
 from ragpipe.runs.settings import RunConfig
@@ -14,7 +15,7 @@ from ragpipe.store.run_folder import RunFolder
 
 def run(config: RunConfig, console: Console) -> int:
     """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
-    if config.transport.asks:
+    if config.transport.asks and configured_rates(config):  # a model may be asked
         from ragpipe.runs.judge_access import refuse_other_addresses
 
         refuse_other_addresses(config)  # before a system under test is asked
