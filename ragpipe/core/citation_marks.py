@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from ragpipe.core.text import list_mark, sentences
 
@@ -31,31 +32,28 @@ _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _CIRCLED = "①②③④⑤⑥⑦⑧⑨❶❷❸❹❺❻❼❽❾"
 _FROM_SUPERSCRIPT = str.maketrans(_SUPERSCRIPTS + _CIRCLED, "0123456789" + "123456789" * 2)
 _UNITS = "".join(f"(?<!{unit})" for unit in ("feet", "inch", "mile", "miles", "meter", "metre", "Meter", "mètre", "metro"))
-_MARK = re.compile(
-    "|".join(
-        (
-            rf"(?P<emphasis>\*{{1,3}})?\\?(?:[\[［〔〖⟦]|(?<![\w^_\\}}]){{){{1,2}}\s{{0,3}}\^?\s{{0,3}}(?P<square>{_LIST}|[{_CIRCLED}]){_PAGE}\s{{0,3}}(?:[.^]|†[^\[\]\n]{{0,60}})?"
-            r"\\?[\]］〕〗⟧}]{1,2}(?:\([^()\s]{0,500}\))?(?(emphasis)(?P=emphasis))",
-            r"[【\[](?P<search>\d{1,4}):(?P<place>\d{1,4})(?:†[^【】\[\]\n]{0,60})?[】\]]",
-            rf"\\cite[pt]?\{{(?P<latex>{_LIST})\}}|(?<!\w)<{{1,2}}\|?(?P<angle>(?:{_LABEL})?\d{{1,3}})\|?>{{1,2}}",
-            rf"[(（]\s?(?:see|cf\.?|siehe|vgl\.?|voir|vedi|zie)\s{{1,3}}\[?(?P<seen>{_LIST})\]?\s?[)）]",
-            rf"【\s{{0,3}}(?P<lenticular>{_LIST})\s{{0,3}}(?:†[^【】\n]{{0,60}})?】",
-            rf"[(（]\s{{0,3}}(?:(?:see|from|cf\.?|per|according to|siehe|vgl\.?|voir|ver|vedi|zie)\s{{1,3}})?"
-            rf"(?P<round>{_LABEL}\d{{1,4}}(?:{_JOIN}{_ITEM}){{0,30}})\s{{0,3}}[)）]",
-            rf"<(?P<tag>cite|citation|ref|source|sup|doc)\b[^<>\n]{{0,60}}>\s{{0,3}}\[?(?P<tagged>{_LIST})\]?\s{{0,3}}</(?P=tag)>",
-            r"<(?:cit\w{0,6}|ref|source|doc|footnote)[\s:=][^<>\n\d]{0,40}(?P<attribute>\d{1,4})[\"']?\s{0,3}/?>",
-            # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
-            rf"(?:(?<=[^\W\d_]{{3}}){_UNITS}|(?<=[^\W\d_]{{3}}\s)|(?<=[.,;:!?)\"”。、！？»])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]))"
-            rf"(?P<above>⁽?[{_SUPERSCRIPTS}]{{1,4}}(?:[,˒–⁻-]?\s?[{_SUPERSCRIPTS}]{{1,4}}){{0,30}}⁾?|\^\d{{1,2}}(?!\d))",
-            rf"(?<=[\w.,;:!?)\"”。、！？」』])\s?[(（]?(?P<circled>[{_CIRCLED}]{{1,9}})[)）]?(?=\s{{0,3}}(?:[.,;!?。，；！？\n]|\Z))",
-            # These look like marks, and say nothing that a chunk could be found by.
-            r"(?P<unknown>\[\d{1,3}[a-z]\]|\[-?@[^\[\]\n]{1,60}\]|\[Data:[^\[\]\n]{1,200}\]|\ue200?cite(?:\ue202?turn\d+[a-z]+\d+){1,9}\ue201?|†\d{1,2}\b|\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
-            r"|\(\s*(?:sources?|see|refs?|references?|cf|quelle|fuente|fonte)\b[^()\n]{0,60}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{0,60}\])",
-            r"(?P<inline>\b(?:passages?|sources?|documents?|contexts?|chunks?)\s{1,3}#?\d{1,4}"
-            r"(?:(?:\s?,\s?|\s?,?\s?and\s+)\d{1,4}){0,30}\b)",
-        )
-    ),
-    re.I,
+_MARK = "|".join(
+    (
+        rf"(?P<emphasis>\*{{1,3}})?\\?(?:[\[［〔〖⟦]|(?<![\w^_\\}}]){{){{1,2}}\s{{0,3}}\^?\s{{0,3}}(?P<square>{_LIST}|[{_CIRCLED}]){_PAGE}\s{{0,3}}(?:[.^]|†[^\[\]\n]{{0,60}})?"
+        r"\\?[\]］〕〗⟧}]{1,2}(?:\([^()\s]{0,500}\))?(?(emphasis)(?P=emphasis))",
+        r"[【\[](?P<search>\d{1,4}):(?P<place>\d{1,4})(?:†[^【】\[\]\n]{0,60})?[】\]]",
+        rf"\\cite[pt]?\{{(?P<latex>{_LIST})\}}|(?<!\w)<{{1,2}}\|?(?P<angle>(?:{_LABEL})?\d{{1,3}})\|?>{{1,2}}",
+        rf"[(（]\s?(?:see|cf\.?|siehe|vgl\.?|voir|vedi|zie)\s{{1,3}}\[?(?P<seen>{_LIST})\]?\s?[)）]",
+        rf"【\s{{0,3}}(?P<lenticular>{_LIST})\s{{0,3}}(?:†[^【】\n]{{0,60}})?】",
+        rf"[(（]\s{{0,3}}(?:(?:see|from|cf\.?|per|according to|siehe|vgl\.?|voir|ver|vedi|zie)\s{{1,3}})?"
+        rf"(?P<round>{_LABEL}\d{{1,4}}(?:{_JOIN}{_ITEM}){{0,30}})\s{{0,3}}[)）]",
+        rf"<(?P<tag>cite|citation|ref|source|sup|doc)\b[^<>\n]{{0,60}}>\s{{0,3}}\[?(?P<tagged>{_LIST})\]?\s{{0,3}}</(?P=tag)>",
+        r"<(?:cit\w{0,6}|ref|source|doc|footnote)[\s:=][^<>\n\d]{0,40}(?P<attribute>\d{1,4})[\"']?\s{0,3}/?>",
+        # a superscript behind a word or a stop: "20 m²" and "10^6" cite nothing
+        rf"(?:(?<=[^\W\d_]{{3}}){_UNITS}|(?<=[^\W\d_]{{3}}\s)|(?<=[.,;:!?)\"”。、！？»])|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]))"
+        rf"(?P<above>⁽?[{_SUPERSCRIPTS}]{{1,4}}(?:[,˒–⁻-]?\s?[{_SUPERSCRIPTS}]{{1,4}}){{0,30}}⁾?|\^\d{{1,2}}(?!\d))",
+        rf"(?<=[\w.,;:!?)\"”。、！？」』])\s?[(（]?(?P<circled>[{_CIRCLED}]{{1,9}})[)）]?(?=\s{{0,3}}(?:[.,;!?。，；！？\n]|\Z))",
+        # These look like marks, and say nothing that a chunk could be found by.
+        r"(?P<unknown>\[\d{1,3}[a-z]\]|\[-?@[^\[\]\n]{1,60}\]|\[Data:[^\[\]\n]{1,200}\]|\ue200?cite(?:\ue202?turn\d+[a-z]+\d+){1,9}\ue201?|†\d{1,2}\b|\[\s?\^?\w{0,12}\s?\d+(?:\s?[,;–-]\s?\d+)*\s?\]|\((?:see\s+|from\s+)?(?:step)\.?\s*\d+\)|【[^【】\n]{1,60}】"
+        r"|\(\s*(?:sources?|see|refs?|references?|cf|quelle|fuente|fonte)\b[^()\n]{0,60}\)|\[\s*(?:sources?|see|refs?|doc)[^\[\]\n]{0,60}\])",
+        r"(?P<inline>\b(?:passages?|sources?|documents?|contexts?|chunks?)\s{1,3}#?\d{1,4}"
+        r"(?:(?:\s?,\s?|\s?,?\s?and\s+)\d{1,4}){0,30}\b)",
+    )
 )
 _ROUND = re.compile(
     r"(?:(?<=[^\W\d_])\s?|(?<=\d[)）]))[(（](?P<bare>\d{1,2}(?:\s?[,;–-]\s?\d{1,2}){0,9})[)）](?=\s{0,3}(?:[.,;:!?。，！？।\n]|[(（]\d|\Z))"
@@ -72,6 +70,11 @@ _DEFINED = re.compile(r"^\s{0,3}\[\^?\w{1,12}\]:[^\n]*$|^\W{0,6}(?:sources|refer
                       r"|источники|المصادر|参考文献|来源|出典)\W{0,6}\n(?:\s*(?:[-*•]\s*)?[\[【(]?\^?\d{1,4}[\]】).:][^\n]*(?:\n|\Z))+", re.I | re.M)  # fmt: skip
 _HOLDER = "\ue000"  # stands for a mark while a text is cut into sentences
 _BEHIND_STOP = re.compile(rf"([.!?。！？।]+[\"'”’)»」]*)((?:[^\S\n]*{_HOLDER})+)")
+
+
+@cache
+def _marks() -> re.Pattern[str]:  # 25 ms, which no start should pay that reads no answer
+    return re.compile(_MARK, re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def find_marks(text: str, ids: Collection[str] = ()) -> list[Mark]:
     sources at the end of a text is no mark.
     """
     defined = [match.span() for match in _DEFINED.finditer(text)]
-    marks = {match.start(): _mark(match) for match in _MARK.finditer(text)}
+    marks = {match.start(): _mark(match) for match in _marks().finditer(text)}
     if not marks:
         round_ = [*_ROUND.finditer(text)]
         behind = [] if round_ else [*_ROUND_BEHIND.finditer(text)]
@@ -137,7 +140,7 @@ def names_source(text: str) -> bool:
 def mark_numbers(text: str) -> list[int]:
     """The numbers of a mark that stands alone, with or without its brackets: `[1, 3]`, `2-4`, `Source 1`. Empty for others."""
     for written in (text, f"[{text}]"):
-        match = _MARK.fullmatch(written)
+        match = _marks().fullmatch(written)
         if match and (numbers := _mark(match).numbers):
             return list(numbers)
     return [int(sign.translate(_FROM_SUPERSCRIPT)) for sign in [text] if text and not text.strip(_SUPERSCRIPTS)]
