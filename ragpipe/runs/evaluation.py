@@ -380,8 +380,7 @@ def remove_unstarted(folder: RunFolder) -> None:
     """Remove a folder that never became a run, because its data, its plan or its system was refused. A folder with a collected
     output or with the journal or the records of an iteration was a run, and has only lost its manifest: it stays."""
     is_collected = has_entries(folder.outputs_journal)
-    made = (folder.iteration(number) for number in folder.iterations())
-    is_judged = any(iteration.journal.exists() or iteration.records.exists() for iteration in made)
+    is_judged = any(made.journal.exists() or made.records.exists() for made in map(folder.iteration, folder.iterations()))
     if not (folder.manifest.exists() or is_collected or is_judged):
         shutil.rmtree(folder.root, ignore_errors=True)
         with suppress(OSError):

@@ -204,7 +204,7 @@ def note_reply_times(
     record = read_drift_record(drift_file(store_folder(config), identity)) if reads_store else None
     times: list[str] = []
     if record is not None and folder.judge_inputs.is_file():
-        for batch in batches(folder.judge_inputs, ("key", "template"), size=_BATCH):
+        for batch in batches(folder.judge_inputs, ("key", "template"), size=4_096):
             keys = {row["key"] for row in batch.to_pylist() if row["template"] is not None}
             times += [call.created_at for call in read_calls(place, keys).values() if call.created_at]
             times = [min(times), max(times)] if times else []
@@ -218,6 +218,3 @@ def note_reply_times(
         noted |= record.note()
     if noted:
         manifest[NOTE] = noted
-
-
-_BATCH = 4_096  # rows read at once

@@ -127,5 +127,4 @@ class OwnQuestions:
                     await session.drain()
 
     def _keys(self, questions: Iterable[OwnQuestion]) -> list[str]:
-        parts = (key_parts(asked.payload, self._judge, ITERATION, asked.repeat) for asked in questions)
-        return [question_key(of_one) for of_one in parts]
+        return [question_key(key_parts(asked.payload, self._judge, ITERATION, asked.repeat)) for asked in questions]

@@ -176,8 +176,7 @@ def _plain_cell(name: str, value: Any) -> Any:
     return real(value) if name in _REAL else storable_value(value)
 
 
-_WINDOW = -12
-"""4 KiB, of a raw stream: most replies are shorter, and a larger window takes longer to set up than to use."""
+_WINDOW = -12  # 4 KiB of a raw stream: most replies are shorter, and a larger window takes longer to set up than to use
 
 
 def _text_cell(text: str | None) -> bytes | None:

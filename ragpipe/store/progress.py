@@ -31,8 +31,7 @@ SHOWN = 500
 """Finished cases that are shown, the newest."""
 MOST_BYTES = 64 * 1024
 """Of the file where more cases are finished: with every entry each write would take longer than the last, and the view lag behind."""
-JOURNAL = "journal.jsonl"
-"""The file beside it that has every finished case, as long as cases are judged."""
+JOURNAL = "journal.jsonl"  # has every finished case, as long as cases are judged
 EVERY_S = 0.5
 """Seconds between two writes: a finished case is in the file within one."""
 
@@ -381,10 +380,8 @@ class WallClock:
     def write(self) -> None:
         """Write the file. When that fails, the time is lost and the run goes on."""
         self._next = time.monotonic() + STATE_EVERY_S
-        try:
+        with suppress(OutputError):
             atomic_write(self._path, json_bytes({"judging_s": round(self.seconds, 3)}) + b"\n", durable=False)
-        except OutputError:
-            return
 
 
 def judged_seconds(path: Path) -> float | None:

@@ -49,7 +49,8 @@ class RecordedReplies(ReplyStore):
                 with reading_table(files[number]):
                     keys = file.read_row_group(group, columns=["key"])["key"].combine_chunks()
                 marks.append(_key_prefixes(files[number], keys))
-                places.append(_places(number, group, len(keys)))
+                place = np.full(len(keys), number), np.full(len(keys), group), np.arange(len(keys))
+                places.append(np.stack(place, axis=1).astype(np.int32))
         prefixes = np.concatenate([np.empty(0, np.uint64), *marks])
         order = np.argsort(prefixes, kind="stable")
         self._marks = prefixes[order]
@@ -135,8 +136,7 @@ class FallbackStore(WrappedStore):
     async def get_or_claim(
         self, key: str, *, freshness: Freshness = Freshness.ANY, rejected: Call | None = None
     ) -> Call | None:
-        call = self._recorded.at_hand(key, freshness)
-        return call or await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
+        return self.at_hand(key, freshness) or await self._store.get_or_claim(key, freshness=freshness, rejected=rejected)
 
     def at_hand(self, key: str, freshness: Freshness) -> Call | None:
         return self._recorded.at_hand(key, freshness)
@@ -159,10 +159,6 @@ def _key_prefixes(path: Path, keys: pa.Array) -> Any:
         return np.array([int(key[:16], 16) for key in keys.to_pylist()], dtype=np.uint64)
     except (TypeError, ValueError) as error:
         raise run_file_error(path, str(error), "the hash of a question in every row", key="key") from None
-
-
-def _places(file: int, group: int, rows: int) -> Any:
-    return np.stack([np.full(rows, file), np.full(rows, group), np.arange(rows)], axis=1).astype(np.int32)
 
 
 _SHARED = ("judge", "model", "finish_reason", "output_mode", "sent")
