@@ -284,7 +284,7 @@ def _call(key: bytes, shared: tuple[Cells, Cells, Cells], cells: tuple[Any, ...]
     *plain, text, wire, messages, created = cells
     own = dict(zip(PLAIN, plain, strict=True))
     fields = key_parts_of(shared[1], messages, own["iteration"])
-    asked = {name: fields[name] for name in ("messages", "schema") if name in fields}
+    asked: dict[str, str] = {name: fields[name] for name in ("messages", "schema") if name in fields}
     return Call(
         key=key.hex(),
         payload_id=(hash_of_parts(asked) if asked else ""),
