@@ -10,9 +10,9 @@ from ragpipe.core import registry
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.needs import MetricNeed
-from ragpipe.metrics.profile import DataProfile
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import plural
+from ragpipe.runs.data_profile import DataProfile
 from ragpipe.runs.iteration_judging import here_line, stays_here
 from ragpipe.runs.judge_access import missing_keys
 from ragpipe.runs.plan import Plan
@@ -27,7 +27,6 @@ from ragpipe.runs.plan_notices import (
     unscored_line,
 )
 from ragpipe.runs.settings import RunConfig
-from ragpipe.score.pointer_checks import Pointers
 
 _WIDE = 80  # columns from which the tokens have room
 REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
@@ -60,12 +59,12 @@ def _live_plan(system: LiveSystem) -> str:
     return f"{len(methods):,} methods are asked{often} for each when the run starts: {names}"
 
 
-def print_answer(run_plan: Plan, full: Plan, config: RunConfig, console: Console) -> None:
-    """Print what the run would ask and cost, a case of it beside a `full` evaluation, what the transports say of it where a
+def print_answer(run_plan: Plan, full: Plan | None, config: RunConfig, console: Console) -> None:
+    """Print what the run would ask and cost, a case of it beside a `full` evaluation where that is paid, what the transports say of it where a
     provider is asked, and what keeps metrics from cases."""
     console.say(plan_line(run_plan, config))
-    if line := per_case_line(run_plan, full, config):
-        console.say(line)
+    if full is not None and full.calls:
+        console.say(per_case_line(run_plan, full))
     if (why := stays_here(config)) is not None:
         console.say(here_line(config, why))
     if config.transport.asks:
@@ -121,12 +120,10 @@ def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
     )
 
 
-def plan_document(
-    profile: DataProfile, pointers: Pointers, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]
-) -> dict[str, Any]:
+def plan_document(profile: DataProfile, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]) -> dict[str, Any]:
     """The plan as JSON. `plan` is None for a live system; `gates` has a line for each gate by interval."""
     document = profile.document()
-    document["dangling"] = [asdict(dangling) for dangling in pointers.dangling()]
+    document["dangling"] = [asdict(dangling) for dangling in profile.pointers.dangling()]
     document["metrics"] = {need.name: asdict(need) for need in needs}
     document["gates"] = list(gates)
     if plan is None:

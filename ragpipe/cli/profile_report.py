@@ -13,25 +13,18 @@ from ragpipe.core.text import on_one_line
 from ragpipe.data.dataset import Dataset, FieldShown
 from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.record_mapping import unread_line
-from ragpipe.metrics.profile import DataProfile, Distribution
 from ragpipe.report.charts import HistogramBin, ShareRow, axis_number, histogram, share_table
 from ragpipe.report.console import Console
 from ragpipe.report.diagnosis_section import index_notes
 from ragpipe.report.model import Chart, Note, Prose, Report, RunVerdict, Section, Table, Verbatim
 from ragpipe.report.styled_text import plural
-from ragpipe.score.pointer_checks import Pointers
+from ragpipe.runs.data_profile import DataProfile, Distribution
 
 _GAPS = 8  # characters between the columns of the first case
 
 
 def print_profile(
-    dataset: Dataset,
-    profile: DataProfile,
-    pointers: Pointers,
-    index: IndexManifest | None,
-    console: Console,
-    *,
-    is_mapped: bool,
+    dataset: Dataset, profile: DataProfile, index: IndexManifest | None, console: Console, *, is_mapped: bool
 ) -> None:
     """Print what looks wrong, how the first case was mapped, and the profile."""
     title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
@@ -43,9 +36,9 @@ def print_profile(
     for line in dataset.remarks():
         console.warn(on_one_line(line, 1000))
     findings = profile.findings()
-    for text in [*(str(f) for f in findings if f.is_warning), *pointers.warnings()]:
+    for text in [*(str(f) for f in findings if f.is_warning), *profile.pointers.warnings()]:
         console.warn(on_one_line(text, 1000))
-    for text in [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]:
+    for text in [*(str(f) for f in findings if not f.is_warning), *profile.pointers.notes()]:
         console.say(on_one_line(text, 1000))
     if is_mapped:
         print_first_case(dataset.first(), console)
@@ -58,11 +51,11 @@ def print_profile(
         console.say(f"and {plural(len(further), 'more field')}: plan.out=plan.json writes all")
 
 
-def data_report(dataset: Dataset, profile: DataProfile, pointers: Pointers) -> Report:
+def data_report(dataset: Dataset, profile: DataProfile) -> Report:
     """The page of a data set: what looks wrong, how long texts are and how many contexts a case has, what is missing, all fields."""
     findings = profile.findings()
-    wrong = [*dataset.remarks(), *(str(f) for f in findings if f.is_warning), *pointers.warnings()]
-    noted = [*(str(f) for f in findings if not f.is_warning), *pointers.notes()]
+    wrong = [*dataset.remarks(), *(str(f) for f in findings if f.is_warning), *profile.pointers.warnings()]
+    noted = [*(str(f) for f in findings if not f.is_warning), *profile.pointers.notes()]
     cases = sum(profile.cases.values())
     counts = f"{plural(profile.samples, 'sample')}, {plural(cases, 'case')}, {plural(len(profile.cases), 'method')}"
     said = (

@@ -17,6 +17,7 @@ from ragpipe.core.errors import Skipped
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.sample import Anchor, Case, Chunk, Citation, ConflictRule, Expected, Output, Sample, is_unreadable, several
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.judge.question import InProcessJudge
 from ragpipe.judge.rules.settings import RulesSettings
@@ -71,7 +72,7 @@ def default_metrics() -> tuple[Metric, ...]:
     library = PromptLibrary([prompts_dir()])
     metrics = []
     for path in option_files("metrics").values():
-        sections = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        sections = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader) or {}
         metrics += [load_metric(name, section, library) for name, section in sections.items()]
     return tuple(metrics)
 

@@ -19,7 +19,7 @@ from ragpipe.core.sample import Case
 from ragpipe.judge.answer_type import Answer, answer_schema
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.vectors import Floats, TokenMatch
-from ragpipe.metrics.base import Computed, Metric
+from ragpipe.metrics.base import Metric
 
 A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
@@ -91,8 +91,6 @@ class RecordingJudge:
 
     async def run(self, metric: Metric, case: Case) -> None:
         """Let the metric measure the case. Raises only what ends a run; another error is `unforeseen`."""
-        if isinstance(metric, Computed):
-            return
         try:
             await metric.measure(case, self)
         except _TooMany as error:

@@ -22,7 +22,7 @@ from ragpipe.core.usage import Price
 from ragpipe.judge.answer_type import Answer, answer_schema, without_defaults
 from ragpipe.judge.prompt import MAX_RENDERED, Prompt, line_of, template_error, without_comments
 from ragpipe.judge.provider_state import schema_request
-from ragpipe.metrics.base import Metric, run_skip_reason
+from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.metrics.needs import SeenVerdicts
 from ragpipe.metrics.recording_judge import Asked, RecordingJudge, expected_tokens, run_in_place
 from ragpipe.score.accumulators import Gap, Recording
@@ -326,6 +326,8 @@ class _Planner:
             self._gaps.skipped(case.output.method, metric.name, reason)
             return
         plan.cases += 1
+        if isinstance(metric, Computed):
+            return
         questions = _Questions(self, metric)
         judge = RecordingJudge(questions.add, yes=self._samples % 2 == 0)
         await judge.run(metric, case)

@@ -72,7 +72,7 @@ def report_gaps(plan: Plan, console: Console) -> None:
 def plan_line(plan: Plan, config: RunConfig) -> str:
     """New calls, their tokens and cost on one line: an estimate where questions depend on replies."""
     judge = config.judge
-    details = "" if plan.sampled is None else f"; estimated from {plan.sampled:,} cases, task=plan counts all"
+    details = "" if plan.sampled is None else f"; estimated from {plan.sampled:,} cases"
     if plan.shared:
         noun = "call" if isinstance(judge, JudgeSettings) else "check"
         details += f"; {plural(plan.shared, f'{noun} is', f'{noun}s are')} shared by several metrics or methods"
@@ -102,17 +102,15 @@ def plan_line(plan: Plan, config: RunConfig) -> str:
     )
 
 
-def per_case_line(plan: Plan, full: Plan, config: RunConfig) -> str:
-    """What a case costs in one iteration, stored replies or not, beside a full evaluation (`full`); empty where nothing is asked."""
-    noun = "check" if config.judge.in_process() is not None else "call"
-    asked, of_all = _per_case(plan, noun), _per_case(full, noun)
-    return f"a case takes {asked}; by +mode=full_evaluation {of_all}" if plan.calls and full.calls else ""
+def per_case_line(plan: Plan, full: Plan) -> str:
+    """What a case costs in one iteration, stored replies or not, beside a full evaluation (`full`)."""
+    return f"a case takes {_per_case(plan)}; by +mode=full_evaluation {_per_case(full)}"
 
 
-def _per_case(plan: Plan, noun: str) -> str:
+def _per_case(plan: Plan) -> str:
     cases = plan.cases * plan.iterations
     tokens_in, tokens_out = sum(step.tokens_in for step in plan.steps), sum(step.tokens_out for step in plan.steps)
-    return f"{plan.calls / cases:.1f} {noun}s, {tokens_in / cases:,.0f} prompt and {tokens_out / cases:,.0f} completion tokens"
+    return f"{plan.calls / cases:.1f} calls, {tokens_in / cases:,.0f} prompt and {tokens_out / cases:,.0f} completion tokens"
 
 
 def wanted_line(labels: Mapping[str, int], wanted: Mapping[str, int]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
+from math import ceil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +24,7 @@ from ragpipe.core.registry import option_files
 from ragpipe.core.sample import OUTPUT_KEY, Case
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import on_one_line
-from ragpipe.data.dataset import Record
+from ragpipe.core.yaml_files import FastLoader
 from ragpipe.judge.capabilities import LOCAL, capabilities
 from ragpipe.judge.case_judge import CaseJudge
 from ragpipe.judge.jury import JurySettings
@@ -36,12 +37,11 @@ from ragpipe.metrics.recording_judge import RecordingJudge
 from ragpipe.report.console import Console
 from ragpipe.runs.calibration_states import ScoringSources, scoring_warnings
 from ragpipe.runs.case_measuring import measure_case
-from ragpipe.runs.collected_outputs import unknown_methods
 from ragpipe.runs.event_loop import run_async
 from ragpipe.runs.identity import metric_sources
 from ragpipe.runs.judge_access import check_keys, member_configs, open_replay, recorded_replies, store_place, usable_replies
 from ragpipe.runs.judge_cases import Resumption, resumption
-from ragpipe.runs.load_dataset import load_dataset, references_of
+from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.manifest import JUDGING_DONE
 from ragpipe.runs.measured_cases import CaseReader, ReplayedCases
 from ragpipe.runs.plan import Plan, PromptCounter, SchemaPlace, make_plan, past_replies
@@ -66,7 +66,6 @@ from ragpipe.score.gate_results import Precision, power_words, precision_before,
 from ragpipe.score.gate_rules import define
 from ragpipe.score.gate_settings import Gate
 from ragpipe.score.normalisation import OVERALL
-from ragpipe.score.pointer_checks import Pointers, read_pointers
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.call_database import call_database
 from ragpipe.store.call_store import StoredCalls
@@ -74,8 +73,8 @@ from ragpipe.store.recorded_replies import FallbackStore, RecordedReplies
 from ragpipe.store.run_folder import LATEST, RunFolder
 from ragpipe.store.run_tables import read_columns, read_json
 
-ROUGH_CASES = 20_000
-"""Cases that a rough plan looks at, about: of more, blocks at even distances stand for all."""
+MOST_CASES = 20_000
+"""Cases that a plan looks at, about: of more, blocks at even distances stand for all."""
 
 
 def plan_remaining(
@@ -91,15 +90,12 @@ def plan_remaining(
 ) -> Plan:
     """The plan of a configuration over frozen cases, minus the replies that are stored: those that `run_id` may use, and those
     of the judge inputs `recorded`. `resumed` is what iterations have from earlier starts; `known` keeps the cases that are
-    measured here, for the run; each question is asked `repeats` times in an iteration.
-
-    `rough` keeps the first call waiting for some seconds at most: it counts four characters as a token, and of many cases looks
-    only at `ROUGH_CASES`.
+    measured here, for the run; each question is asked `repeats` times in an iteration. Of many cases it looks at `MOST_CASES`.
+    `rough` counts four characters as a token: the first call does not wait for the encoding of the model.
     """
     judge = config.judge
     metrics = list(config.metrics.values())
-    most = ROUGH_CASES if rough else reader.count
-    blocks = reader.spread(range(reader.blocks), most)
+    blocks = reader.spread(range(reader.blocks), MOST_CASES)
     plan = make_plan(
         reader.of(reader.iteration, blocks),
         metrics,
@@ -122,7 +118,7 @@ def plan_remaining(
             or call_database(store_place(config)).exists()
         )
     ):
-        remaining = run_async(remaining_calls(config, reader, run_id, recorded, resumed, known, repeats, most))
+        remaining = run_async(remaining_calls(config, reader, run_id, recorded, resumed, known, repeats))
         plan.stored, plan.missing = remaining.stored, remaining.missing
     return plan
 
@@ -183,7 +179,6 @@ async def remaining_calls(
     resumed: Mapping[int, Resumption],
     known: ReplayedCases | None,
     repeats: int,
-    most: int,
 ) -> RemainingCalls:
     """What is left to ask in all iterations."""
     from_file = recorded_replies(config)
@@ -198,7 +193,7 @@ async def remaining_calls(
             state = resumed.get(iteration, Resumption())
             remaining.stored += state.stored
             left = [block for block in range(reader.blocks) if block not in state.written]
-            sample = reader.spread(left, most)
+            sample = reader.spread(left, MOST_CASES)
             factor = reader.cases_in(left) / max(1, reader.cases_in(sample))
             for session.repeat in range(1, repeats + 1):
                 counted = await count_remaining(reader.of(iteration, sample), metrics, session, known)
@@ -265,36 +260,32 @@ FULL_CASES = 200
 
 @dataclass(frozen=True)
 class DataPlan:
-    """What a run over recorded outputs would do: its plan, that of a full evaluation of some of its cases, those of the members of a
-    jury, what its gates will be able to tell, the pointers of its cases, and a warning about methods that no output has."""
+    """What a run over recorded outputs would do: its plan, that of a full evaluation of some of its cases (None where nothing is
+    paid), those of the members of a jury, and what its gates will be able to tell."""
 
     plan: Plan
-    full: Plan
+    full: Plan | None
     members: list[MemberPlan]
     gate_lines: list[str]
-    pointers: Pointers
-    warning: str | None
 
 
-def plan_of_data(config: RunConfig, records: Iterable[Record], scoring_files: ScoringFiles) -> DataPlan:
-    """The plan of a run over these records, which are frozen for it in a folder that does not stay. Raises what the run would refuse."""
-    with TemporaryDirectory() as place:
-        frozen = RunFolder(Path(place))
-        methods = load_dataset(records, samples=frozen.samples, outputs=frozen.outputs)
-        with closing(CaseReader(frozen.samples, frozen.outputs)) as reader:
-            plan, members = plan_remaining(config, reader), member_plans(config, reader)
-            full = _full_evaluation(config, reader)
-        scoring_files.write(frozen, config)
-        gate_lines, pointers = gate_power_lines(config, frozen), read_pointers(frozen.samples, frozen.outputs)
-    return DataPlan(plan, full, members, gate_lines, pointers, unknown_methods(config.system, methods))
+def plan_of_data(config: RunConfig, frozen: RunFolder, scoring_files: ScoringFiles) -> DataPlan:
+    """The plan of a run over the frozen cases of a folder. Raises what the run would refuse."""
+    with closing(CaseReader(frozen.samples, frozen.outputs)) as reader:
+        plan, members = plan_remaining(config, reader), member_plans(config, reader)
+        full = _full_evaluation(config, reader) if plan.new_calls and config.judge.in_process() is None else None
+    scoring_files.write(frozen, config)
+    return DataPlan(plan, full, members, gate_power_lines(config, frozen))
 
 
 def _full_evaluation(config: RunConfig, reader: CaseReader) -> Plan:
     """The plan of `+mode=full_evaluation` over some of the cases, by the same judge: what to hold the cost of a case against."""
-    mode = yaml.safe_load(option_files("mode")[FULL].read_text(encoding="utf-8"))
+    mode = yaml.load(option_files("mode")[FULL].read_text(encoding="utf-8"), Loader=FastLoader)
     names = mode["defaults"][0]["override /metrics"]
+    blocks = reader.spread(range(reader.blocks), FULL_CASES)
+    cases = islice(reader.of(reader.iteration, blocks), 0, None, ceil(reader.cases_in(blocks) / FULL_CASES))
     return make_plan(
-        reader.of(reader.iteration, reader.spread(range(reader.blocks), FULL_CASES)),
+        cases,
         [metric for metric in default_metrics() if metric.name in names],
         iterations=1,
         counter=prompt_counter(config.judge),

@@ -11,7 +11,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic_core import from_json
 
-from ragpipe.score.case_blocks import RetrievedChunks, aligned
+from ragpipe.score.case_blocks import RetrievedChunks
 
 MOST = 0.5  # of all citations or contexts, from which on it is said
 NEARLY_ALL = 0.9  # of the ids of a label: a retriever may well miss most of them
@@ -29,7 +28,6 @@ CITATIONS = "citations"
 KEPT = 100_000  # different ids of a kind held; of larger runs nothing is said of labels
 _FIELDS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
 LABEL_COLUMNS = ("id", *_FIELDS)
-_OUTPUTS = ("sample_id", "sample_row", "method", "chunks", "citations")
 _ADDRESSES = re.compile(r"\s*(?:(?:\[\d{1,4}\]|[-*•]|\d{1,3}\.)?\s*(?:https?://|www\.)\S+\s*)+", re.I)
 # what every text of addresses begins with, for a quick look at many texts: it is true of some others too
 _MAY_BE_ADDRESSES = r"^[^A-Za-z]*(?i:http|www)"
@@ -179,15 +177,6 @@ def context_counts(methods: pa.ChunkedArray, chunks: RetrievedChunks) -> dict[st
         names[code]: ContextCounts(int(n_texts[code]), int(n_addresses[code]))
         for code in dict.fromkeys(codes[chunks.recorded].tolist())
     }
-
-
-def read_pointers(samples: Path, outputs: Path) -> Pointers:
-    """The pointers of frozen cases that are not judged yet."""
-    pointers = Pointers()
-    for output_rows, sample_rows in aligned(samples, outputs, of_samples=LABEL_COLUMNS, of_outputs=_OUTPUTS):
-        chunks = RetrievedChunks(output_rows["chunks"])
-        pointers.add(output_rows, sample_rows, chunks, context_counts(output_rows["method"], chunks))
-    return pointers
 
 
 def _gold_ids(samples: pa.Table) -> dict[str, pa.ListArray]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,22 +16,23 @@ from ragpipe.cli.profile_report import data_report, print_profile
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.metrics.needs import need_of
-from ragpipe.metrics.profile import DataProfile, times_are_known
 from ragpipe.report.console import Console
 from ragpipe.report.page_file import write_page
 from ragpipe.report.section_page import section_page
 from ragpipe.runs.calibration_states import scoring_warnings
 from ragpipe.runs.case_sources import DatasetSource
+from ragpipe.runs.collected_outputs import unknown_methods
+from ragpipe.runs.data_profile import DataProfile, times_are_known
 from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.identity import RunData, identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
+from ragpipe.runs.load_dataset import load_dataset, load_samples
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import wanted_line
 from ragpipe.runs.plan_summary import plan_of_data
 from ragpipe.runs.scoring_files import resolved_for_dataset
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import INVALID_CONFIGURATION, validate_config
-from ragpipe.score.pointer_checks import Pointers
 from ragpipe.store.files import atomic_write, json_bytes
 from ragpipe.store.run_folder import RunFolder
 
@@ -97,18 +99,22 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
         console.warn(warning)
     profile = DataProfile(config.metrics.values(), times_known=times_are_known(config.dataset))
     planned = None
-    if isinstance(config.system, LiveSystem):
-        for _ in profile.watch(dataset):
-            pass
-    else:
-        planned = plan_of_data(config, profile.watch(source.records()), scoring_files)
-        if planned.warning:
-            console.warn(planned.warning)
+    with TemporaryDirectory() as place:
+        frozen = RunFolder(Path(place))
+        if isinstance(config.system, LiveSystem):
+            load_samples(dataset, samples=frozen.samples)
+            profile.read(frozen.samples)
+        else:
+            methods = load_dataset(source.records(), samples=frozen.samples, outputs=frozen.outputs)
+            planned = plan_of_data(config, frozen, scoring_files)
+            profile.read(frozen.samples, frozen.outputs)
+            if line := unknown_methods(config.system, methods):
+                console.warn(line)
+    if planned is not None:
         print_answer(planned.plan, planned.full, config, console)
         for line in (*(member.line() for member in planned.members), *planned.gate_lines):
             console.say(line)
-    pointers = planned.pointers if planned else Pointers()
-    print_profile(dataset, profile, pointers, data.index, console, is_mapped=bool(config.dataset.fields))
+    print_profile(dataset, profile, data.index, console, is_mapped=bool(config.dataset.fields))
     categories = profile.sample_fields().get("category")
     if line := wanted_line(categories.labels if categories else {}, config.scoring.wanted_cases):
         console.say(line)
@@ -119,9 +125,9 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     if task.settings.out is not None:
         needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
         run_plan, gate_lines = (planned.plan, planned.gate_lines) if planned else (None, [])
-        document = plan_document(profile, pointers, needs, run_plan, gate_lines)
+        document = plan_document(profile, needs, run_plan, gate_lines)
         atomic_write(Path(task.settings.out), json_bytes(document, indent=1))
         page = Path(task.settings.out).with_suffix(".html")
-        write_page(page, section_page(data_report(dataset, profile, pointers)))
+        write_page(page, section_page(data_report(dataset, profile)))
         console.say(f"written: {task.settings.out}, {page.name}")
     return planned.plan if planned else None

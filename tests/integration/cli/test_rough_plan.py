@@ -1,4 +1,4 @@
-"""The plan that a run makes of many cases: blocks at even distances stand for all, and finished cases are all looked at."""
+"""The plan of many cases: blocks at even distances stand for all, and finished cases are all looked at."""
 
 import json
 import re
@@ -19,7 +19,7 @@ WORDS = [
 
 @pytest.fixture(autouse=True)
 def _place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_summary, "ROUGH_CASES", 1_000)
+    monkeypatch.setattr(plan_summary, "MOST_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(CASES):
             record = {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "contexts": ["None."]}
@@ -56,10 +56,10 @@ def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: 
 
 
 @pytest.mark.slow
-def test_task_plan_looks_at_all_cases(capfd: pytest.CaptureFixture[str]) -> None:
+def test_task_plan_estimates_calls_and_profiles_all_cases(capfd: pytest.CaptureFixture[str]) -> None:
     with open("cases.jsonl", "a") as file:
-        file.write(json.dumps({"id": "last", "question": "?", "answer": "It is.", "reference": "It."}) + "\n")
+        file.write(json.dumps({"id": "last", "question": "?", "answer": "It is.", "category": "odd"}) + "\n")
     assert main(["task=plan", *WORDS[:-1]]) == 0
     text = "".join(capfd.readouterr())
-    assert "2,251" in text
-    assert "estimated" not in text
+    assert figures(text) == {"cases": CASES + 1, "of": 1_000}
+    assert "1 of 4,501  odd 1" in text

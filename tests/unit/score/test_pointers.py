@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.core.sample import Anchor, Chunk, Citation, Output, Sample
-from ragpipe.score.pointer_checks import read_pointers
+from ragpipe.runs.data_profile import DataProfile
 from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_row, table_of
 
 
@@ -19,7 +19,7 @@ def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method
     rows = [output_row(output, i) for i, output in enumerate(outputs)]
     pq.write_table(table_of([sample_row(sample) for sample in samples], SAMPLES), folder / "samples.parquet")
     pq.write_table(table_of(rows, OUTPUTS), folder / "outputs.parquet")
-    return read_pointers(folder / "samples.parquet", folder / "outputs.parquet").warnings()
+    return DataProfile().read(folder / "samples.parquet", folder / "outputs.parquet").pointers.warnings()
 
 
 def chunks(*ids: str, text: str = "Some text.", **fields: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_every_id_that_leads_nowhere_has_its_first_case(tmp_path: Path) -> None:
         ({"relevant_docs": ["x", "b"]}, chunks("a") | cited("a")),
     ]
     assert warnings(tmp_path, *cases) == []
-    found = read_pointers(tmp_path / "samples.parquet", tmp_path / "outputs.parquet").dangling()
+    found = DataProfile().read(tmp_path / "samples.parquet", tmp_path / "outputs.parquet").pointers.dangling()
     assert [(d.field, d.missing, d.total, d.first, d.names) for d in found] == [
         ("citations", 1, 6, "q1", ("z",)),
         ("relevant_docs", 1, 3, "q1", ("x",)),

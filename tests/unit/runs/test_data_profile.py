@@ -1,32 +1,47 @@
 """The distributions of a profile, against plain calculations over the same values."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
 import pytest
 
 from ragpipe.cli.profile_report import profile_rows
 from ragpipe.core.sample import Chunk, Expected, Output, Sample, Turn
 from ragpipe.data.dataset import Record
 from ragpipe.data.settings import DatasetSettings
-from ragpipe.metrics import profile as profiles
+from ragpipe.metrics.base import Metric
 from ragpipe.metrics.needs import WHOLE_CASES, DataFacts, metric_needs, need_of
-from ragpipe.metrics.profile import DataProfile, Distribution, times_are_known
+from ragpipe.runs import data_profile
+from ragpipe.runs.data_profile import DataProfile, Distribution, times_are_known
+from ragpipe.runs.load_dataset import load_dataset, load_samples
+from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 
-def _described(kind, values):
-    found = Distribution(kind)
-    for value in values:
-        found.add((value,))
-    return found
+def profiled(records: Sequence[Record], metrics: Sequence[Metric] = (), **options: Any) -> DataProfile:
+    """The profile of the tables that are made of the records; those without an output are questions only."""
+    with TemporaryDirectory() as place:
+        folder = RunFolder(Path(place))
+        if records[0].output is None:
+            load_samples(records, samples=folder.samples)
+            return DataProfile(metrics, **options).read(folder.samples)
+        load_dataset(records, samples=folder.samples, outputs=folder.outputs)
+        return DataProfile(metrics, **options).read(folder.samples, folder.outputs)
 
 
-def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch):
-    monkeypatch.setattr(profiles, "DIFFERENT", 3)
-    found = _described("label", list("abcd")).document(4)
-    assert (found["different_at_least"], sum(found["top"].values())) == (3, 3)
-    assert "different" not in found
+def test_labels_beyond_the_limit_are_said_to_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_profile, "DIFFERENT", 3)
+    found = Distribution("label")
+    for label in "abcd":
+        found.add([label])
+    document = found.document(4)
+    assert (document["different_at_least"], sum(document["top"].values())) == (3, 3)
+    assert "different" not in document
 
 
-def _records():
+def _records() -> list[Record]:
     first = Sample(
         id="q1", question="Who?", references=["Ada.", "Ada L."], category="people", expected=Expected(behavior="answer"),
         meta={"day": 3, "source": "log"},
@@ -41,10 +56,8 @@ def _records():
     ]
 
 
-def test_every_field_is_described_once():
-    profile = DataProfile()
-    for _ in profile.watch(_records()):
-        pass
+def test_every_field_is_described_once() -> None:
+    profile = profiled(_records())
     found = profile.document()
     assert (found["samples"], found["cases"], found["findings"]) == (2, {"a": 2, "b": 2}, [])
     samples, outputs = found["fields_of_samples"], found["fields_of_outputs"]
@@ -69,10 +82,8 @@ def test_every_field_is_described_once():
     assert outputs["recorded.human.ann"]["n"] == 1
 
 
-def test_a_line_for_each_field():
-    profile = DataProfile()
-    for _ in profile.watch(_records()):
-        pass
+def test_a_line_for_each_field() -> None:
+    profile = profiled(_records())
     rows = {row.field: (row.extent, row.values) for row in profile_rows(profile)}
     assert rows["question"] == ("all", "4 to 11 characters, median 7.5")
     assert rows["references"] == ("1 of 2", "2 entries; 4 to 6 characters, median 5")
@@ -82,30 +93,24 @@ def test_a_line_for_each_field():
     assert rows["timings.total"] == ("2 of 4", "700 to 900 ms, median 800; in 0% to 100% by method")
 
 
-def test_a_field_that_is_a_number_here_and_a_text_there():
+def test_a_field_that_is_a_number_here_and_a_text_there() -> None:
     samples = [Sample(id=str(i), question=f"Q{i}?", meta={"size": value}) for i, value in enumerate([4, "four", 6])]
-    profile = DataProfile()
-    for sample in samples:
-        profile.add(sample, None)
-    size = profile.document()["fields_of_samples"]["meta.size"]
+    size = profiled([Record(sample, None, "") for sample in samples]).document()["fields_of_samples"]["meta.size"]
     assert (size["present"], size["n"], size["min"], size["max"]) == (3, 2, 4, 6)
 
 
-def test_meta_with_another_key_in_every_record_is_bounded():
-    profile = DataProfile()
-    for i in range(1000):
-        profile.add(Sample(id=str(i), question=f"Q{i}?", meta={f"key {i}": i}), None)
-    found = profile.document()
+def test_meta_with_another_key_in_every_record_is_bounded() -> None:
+    samples = (Sample(id=str(i), question=f"Q{i}?", meta={f"key {i}": i}) for i in range(1000))
+    found = profiled([Record(sample, None, "") for sample in samples]).document()
     assert len(found["fields_of_samples"]) <= 400
     assert len(found["fields_left_out"]) == 400
 
 
-def test_what_is_absent_at_first_is_described_as_what_it_is():
+def test_what_is_absent_at_first_is_described_as_what_it_is() -> None:
     """Of `expected`, whose parts are numbers, lists or labels, the first sample has none."""
     parts = [None, Expected(context_has=5, citations=["a", "b"], must_quote=True), Expected(context_has=7)]
-    profile = DataProfile()
-    for i, expected in enumerate(parts):
-        profile.add(Sample(id=f"q{i}", question=f"Q{i}?", expected=expected), None)
+    samples = (Sample(id=f"q{i}", question=f"Q{i}?", expected=expected) for i, expected in enumerate(parts))
+    profile = profiled([Record(sample, None, "") for sample in samples])
     rows = {row.field: (row.extent, row.values) for row in profile_rows(profile)}
     assert rows["expected.context_has"] == ("2 of 3", "5 to 7, median 6")
     assert rows["expected.citations"] == ("1 of 3", "2 entries")
@@ -116,7 +121,7 @@ def test_what_is_absent_at_first_is_described_as_what_it_is():
 WORDS = ["harbour", "museum", "railway", "theatre", "library", "castle", "garden", "bridge", "market", "tower"]
 
 
-def sound(methods=("a", "b")):
+def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
     """Ten questions with an output each of two methods, in which nothing is wrong."""
     records = []
     for i, word in enumerate(WORDS):
@@ -135,7 +140,7 @@ def sound(methods=("a", "b")):
     return records
 
 
-def changed(record, sample=None, **output):
+def changed(record: Record, sample: dict[str, Any] | None = None, **output: Any) -> Record:
     """The record with other fields; an id of the sample is that of the output too."""
     sample = sample or {}
     if "id" in sample:
@@ -143,22 +148,20 @@ def changed(record, sample=None, **output):
     return Record(record.sample.model_copy(update=sample), record.output.model_copy(update=output), record.where)
 
 
-def findings(records):
+def findings(records: list[Record]) -> dict[str, tuple[int, str]]:
     """By name the count and the first id."""
     scale = shipped_metric("recorded", take={"human": {"low": 1, "high": 4}})
-    profile = DataProfile([scale])
-    for _ in profile.watch(records):
-        pass
+    profile = profiled(records, [scale])
     return {found.name: (found.count, found.first) for found in profile.findings()}
 
 
-def _of(places, sample=None, **output):
+def _of(places: list[int], sample: dict[str, Any] | None = None, **output: Any) -> list[Record]:
     """The sound records, those at these places changed."""
     records = sound()
     return [changed(record, sample, **output) if i in places else record for i, record in enumerate(records)]
 
 
-def _texts(*texts):
+def _texts(*texts: str) -> list[Chunk]:
     return [Chunk(id=f"c{rank}", rank=rank, text=text) for rank, text in enumerate(texts, 1)]
 
 
@@ -178,12 +181,12 @@ PLANTED = {
 }
 
 
-def test_sound_data_are_told_nothing():
+def test_sound_data_are_told_nothing() -> None:
     assert findings(sound()) == {}
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_fault_and_nothing_else_is_found(name):
+def test_a_planted_fault_and_nothing_else_is_found(name: str) -> None:
     records, expected = PLANTED[name]
     found = findings(records)
     if name in ("similar_ids", "repeated_questions"):
@@ -206,14 +209,12 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_fault_is_not_said(name):
+def test_what_is_no_fault_is_not_said(name: str) -> None:
     assert findings(HARMLESS[name]) == {}
 
 
-def test_a_warning_names_what_to_do():
-    profile = DataProfile()
-    for _ in profile.watch(_of(EVERY, timings={"total": 1.9})):
-        pass
+def test_a_warning_names_what_to_do() -> None:
+    profile = profiled(_of(EVERY, timings={"total": 1.9}))
     texts = [str(found) for found in profile.findings()]
     assert texts == [
         f"method {name}: the median of timings.total is 1.9 milliseconds; if these are seconds, map them as {{path: ..., unit: s}}"
@@ -230,13 +231,11 @@ def test_a_warning_names_what_to_do():
     ({"fields": {"timings": {"fields": {"total": "minus(time_ms(end), time_ms(start))"}}}}, True),
     ({"fields": {"timings": "timings"}, "format": "spans"}, True),
 ])  # fmt: skip
-def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset, known):
+def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset: dict[str, Any], known: bool) -> None:
     if "fields" in dataset:
         dataset = {**dataset, "fields": {"question": "q", **dataset["fields"]}}
     assert times_are_known(DatasetSettings.model_validate({"path": "x.jsonl", **dataset})) is known
-    profile = DataProfile(times_known=known)
-    for _ in profile.watch(_of(EVERY, timings={"total": 1.9})):
-        pass
+    profile = profiled(_of(EVERY, timings={"total": 1.9}), times_known=known)
     assert bool(profile.findings()) is not known
 
 
