@@ -70,21 +70,19 @@ class DataProfile:
         ids, fields = rows["id"].to_pylist(), self._of_samples
         self._ids += ids
         fields.start(ids)
-        fields.texts("question", rows["question"], rows["question"].is_valid().to_pylist())
-        fields.values("history", "list", [n or None for n in _lengths(rows["history"])])
-        fields.values("references", "list", [n or None for n in _lengths(rows["references"])])
-        fields.texts("references[]", rows["references"].flatten(), [True] * len(ids))
-        for name in _LISTS:
-            fields.values(name, "list", _lengths(rows[name]))
+        fields.texts("question", rows["question"], _true(rows["question"].is_valid()))
+        for name in ("history", "references", *_LISTS, "tags"):
+            is_label = name in _LISTS  # an empty one says that nothing is relevant
+            fields.values(name, [n if n or is_label else None for n in _lengths(rows[name])], "list")
+        fields.texts("references[]", rows["references"].flatten(), np.ones(len(ids), np.bool_))
         for row, gains in _objects(rows["gains"]):
             fields.add("gains[]", "number", list(gains.values()), [True], [row])
         for name in _LABELS:
-            fields.values(name, "label", rows[name].to_pylist())
+            fields.values(name, rows[name].to_pylist())
         expected = dict(_objects(rows["expected"]))
         for name in Expected.model_fields:
-            fields.parts((row, f"expected.{name}", expected.get(row, {}).get(name)) for row in range(len(ids)))
-        fields.values("tags", "list", [n or None for n in _lengths(rows["tags"])])
-        fields.add("tags[]", "label", rows["tags"].flatten().to_pylist(), [True] * len(ids))
+            fields.values(f"expected.{name}", [expected[row].get(name) if row in expected else None for row in range(len(ids))])
+        fields.add("tags[]", "label", rows["tags"].flatten().to_pylist(), np.ones(len(ids), np.bool_))
         fields.parts((row, f"meta.{name}", value) for row, meta in _objects(rows["meta"]) for name, value in meta.items())
         if pc.any(pc.match_substring_regex(rows["anchors"], _ROLE)).as_py():
             self._further_facts.add("anchors[].role")
@@ -95,30 +93,27 @@ class DataProfile:
         methods, fields = rows["method"].to_pylist(), self._of_outputs
         self.cases.update(methods)
         fields.start(rows["sample_id"].to_pylist(), methods)
-        fields.texts("answer", rows["answer"], rows["answer"].is_valid().to_pylist())
-        retrieving = np.flatnonzero(rows["retrieves"].to_numpy(zero_copy_only=False)).tolist()
-        counts = chunks.lengths.take(pa.array(retrieving, pa.int64())).to_pylist()
-        fields.add("contexts", "list", [n for n in counts if n is not None], [n is not None for n in counts], retrieving)
+        fields.texts("answer", rows["answer"], _true(rows["answer"].is_valid()))
+        retrieving = np.flatnonzero(_true(rows["retrieves"])).tolist()
+        fields.values("contexts", chunks.lengths.take(pa.array(retrieving, pa.int64())).to_pylist(), "list", retrieving)
         texts, having = chunks.column("text"), np.flatnonzero(chunks.counts).tolist()
-        fields.texts("contexts[].text", texts.filter(_is_true(pc.not_equal(texts, ""))), [True] * len(having), having)
+        fields.texts("contexts[].text", texts.filter(pc.not_equal(texts, "")), np.ones(len(having), np.bool_), having)
         for name, kind, none in (("score", "number", None), ("doc_type", "label", ""), ("policy", "label", "summarize")):
             values = chunks.column(name)
-            given = _is_true(pc.is_valid(values) if none is None else pc.not_equal(values, none))
-            having = np.unique(chunks.cases[given.to_numpy(zero_copy_only=False)]).tolist()
+            given = pc.is_valid(values) if none is None else pc.not_equal(values, none)
+            having = np.unique(chunks.cases[_true(given)]).tolist()
             if having:
-                fields.add(f"contexts[].{name}", kind, values.filter(given).to_pylist(), [True] * len(having), having)
-        fields.values("citations", "list", _lengths(rows["citations"]))
+                fields.add(f"contexts[].{name}", kind, values.filter(given).to_pylist(), np.ones(len(having), np.bool_), having)
+        for name in ("citations", "selected_folders"):
+            fields.values(name, _lengths(rows[name]), "list")
         for name in ("version", "abstained", "folder_mode", "error"):
-            fields.values(name, "label", rows[name].to_pylist())
-        fields.values("selected_folders", "list", _lengths(rows["selected_folders"]))
+            fields.values(name, rows[name].to_pylist())
         timings, recorded = dict(_objects(rows["timings"])), dict(_objects(rows["recorded"]))
-        for part, objects in (("timings", timings.items()), ("usage", _objects(rows["usage"]))):
-            fields.parts((row, f"{part}.{name}", value) for row, found in objects for name, value in found.items())
-        each = ((row, name, value) for row, found in recorded.items() for name, value in found.items())
-        fields.parts((row, *part) for row, name, value in each for part in _verdicts(recorded_name(name), value))
-        self._further_facts.update(
-            name for found in recorded.values() for key in found for name in ("recorded", recorded_name(key))
-        )
+        for part, objects in (("timings", timings.items()), ("usage", _objects(rows["usage"])), ("recorded", recorded.items())):
+            each = ((row, f"{part}.{name}", value) for row, found in objects for name, value in found.items())
+            fields.parts((row, *named) for row, name, value in each for named in _verdicts(name, value))
+        for found in recorded.values():
+            self._further_facts.update(("recorded", *map(recorded_name, found)))
         self._methods.add(rows, chunks)
         self._values.add_outputs(rows, chunks, timings, recorded)
 
@@ -174,41 +169,33 @@ class _Fields:
         """The next block: the samples of its rows, and their methods."""
         self._ids, self._methods = ids, methods
 
-    def values(self, name: str, kind: str, values: Sequence[Any]) -> None:
-        """A field with one value in each row; None where it is absent."""
-        self.add(name, kind, [value for value in values if value is not None], [value is not None for value in values])
+    def values(self, name: str, values: Sequence[Any], kind: str = "", rows: Sequence[int] | None = None) -> None:
+        """A field with one value in each of `rows`, None where it is absent. Its kind is that of the first one, unless it is given: of
+        lists and objects the entries are counted."""
+        given = [value for value in values if value is not None]
+        if given and not kind:
+            given = [len(value) if isinstance(value, list | Mapping) else value for value in given]
+            first = next(value for value in values if value is not None)
+            is_number = isinstance(first, int | float) and not isinstance(first, bool)
+            kind = "list" if isinstance(first, list | Mapping) else "number" if is_number else "label"
+        self.add(name, kind, given, [value is not None for value in values], rows)
 
     def texts(self, name: str, texts: pa.Array, present: Sequence[bool], rows: Sequence[int] | None = None) -> None:
         """A field with texts, in the rows as `add` has them."""
-        texts = texts.drop_null()
-        self.add(name, "text", pc.utf8_length(texts).to_pylist(), present, rows, int(np.count_nonzero(_blank(texts))))
+        self.add(name, "text", pc.utf8_length(texts.drop_null()).to_pylist(), present, rows)
+        if name in self.found:
+            self.found[name].blank += int(np.count_nonzero(_blank(texts)))
 
     def parts(self, parts: Iterable[tuple[int, str, Any]]) -> None:
-        """Fields of objects: of each row the names and values that it has. Of a list, and of an object, the entries are counted."""
-        by_name: defaultdict[str, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
-        kinds: dict[str, str] = {}
+        """Fields of objects: of each row the names and values that it has."""
+        by_name: defaultdict[str, dict[int, Any]] = defaultdict(dict)
         for row, name, value in parts:
-            rows, values = by_name[name]
-            rows.append(row)
-            values.append(len(value) if isinstance(value, list | Mapping) else value)
-            if value is not None and name not in kinds:
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                kinds[name] = "list" if isinstance(value, list | Mapping) else "number" if is_number else "label"
-        for name, (rows, values) in by_name.items():
-            given = [value for value in values if value is not None]
-            self.add(name, kinds.get(name, ""), given, [value is not None for value in values], rows)
+            by_name[name][row] = value
+        for name, values in by_name.items():
+            self.values(name, list(values.values()), "", list(values))
 
-    def add(
-        self,
-        name: str,
-        kind: str,
-        values: list[Any],
-        present: Sequence[bool],
-        rows: Sequence[int] | None = None,
-        blank: int = 0,
-    ) -> None:
-        """The values of those of `rows` (None: of all rows) that are `present`: one of each, or several. Of texts the lengths; `blank`
-        of them are."""
+    def add(self, name: str, kind: str, values: list[Any], present: Sequence[bool], rows: Sequence[int] | None = None) -> None:
+        """The values of those of `rows` (None: of all rows) that are `present`: one of each, or several. Of texts the lengths."""
         found = self.found.get(name)
         if found is None:
             if len(self.found) >= MOST_FIELDS:
@@ -220,11 +207,10 @@ class _Fields:
         if not found.first_absent:
             found.first_absent = next((where for where, is_present in zip(ids, present, strict=True) if not is_present), "")
         found.kind = found.kind or kind
-        found.present += sum(present)
+        found.present += int(np.count_nonzero(present))
         if self._methods:
             methods = self._methods if rows is None else [self._methods[row] for row in rows]
             found.by_method.update(compress(methods, present))
-        found.blank += blank
         found.add(values)
 
 
@@ -233,6 +219,9 @@ def _lengths(column: pa.Array) -> list[int | None]:
     if pa.types.is_list(column.type):
         return pc.list_value_length(column).to_pylist()  # type: ignore[no-any-return]
     return [None if text is None else len(from_json(text)) for text in column.to_pylist()]
+
+
+Objects = Mapping[int, Mapping[str, Any]]
 
 
 def _objects(column: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -251,15 +240,13 @@ def _verdicts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield (f"{name} (unreadable)", True) if isinstance(value, Mapping) else (name, value)
 
 
-def _is_true(flags: pa.Array) -> pa.Array:
-    return pc.fill_null(flags, False)
+def _true(flags: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _blank(texts: pa.Array) -> NDArray[np.bool_]:
     """The texts that are empty, or blanks alone."""
-    is_blank = pc.or_(pc.equal(texts, ""), pc.utf8_is_space(texts))
-    flags: NDArray[np.bool_] = _is_true(is_blank).to_numpy(zero_copy_only=False)
-    return flags
+    return _true(pc.or_(pc.equal(texts, ""), pc.utf8_is_space(texts)))
 
 
 FEWEST = 3
@@ -300,10 +287,6 @@ class _Method:
         self.answers, self.contexts = _SameText(), _SameText()
         self.repeating = [0, 0]  # outputs with a chunk that came before, the number of the first one's sample
 
-    @property
-    def questions(self) -> int:
-        return len(self.asked)
-
 
 class MethodChecks:
     """Counts over outputs by method. Holds a hash for each different answer and list of contexts, a number for each question."""
@@ -313,7 +296,7 @@ class MethodChecks:
 
     def add(self, rows: pa.RecordBatch, chunks: RetrievedChunks) -> None:
         """Take outputs into account, with their chunks. Their questions are rows of the samples."""
-        names = pc.if_else(_is_true(pc.not_equal(chunks.column("text"), "")), chunks.column("text"), chunks.column("id"))
+        names = pc.if_else(pa.array(_true(pc.not_equal(chunks.column("text"), ""))), chunks.column("text"), chunks.column("id"))
         lists = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(chunks.counts)), pa.int32()), names.cast(pa.binary()))
         contexts = pc.binary_join(lists, b"\n").to_pylist()
         codes = names.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -337,17 +320,17 @@ class MethodChecks:
         found = _differing(self._methods, ids)
         for name, method in self._methods.items():
             count, first, _ = method.answers.most
-            if _is_too_often(method.answers.text, count, method.questions):
-                text = f"method {name}: {count:,} of {method.questions:,} questions have the same answer, {method.answers.text[:60]!r}"
+            if _is_too_often(method.answers.text, count, len(method.asked)):
+                text = f"method {name}: {count:,} of {len(method.asked):,} questions have the same answer, {method.answers.text[:60]!r}"
                 fix = "is `answer` mapped to the right field?"
                 found.append(Finding("same_answers", text, count, ids[first], fix))
             count, first, _ = method.contexts.most
-            if count >= max(FEWEST, MOST * method.questions):
-                text = f"method {name}: {count:,} of {method.questions:,} questions have the same contexts"
+            if count >= max(FEWEST, MOST * len(method.asked)):
+                text = f"method {name}: {count:,} of {len(method.asked):,} questions have the same contexts"
                 fix = "are `contexts` mapped to what was retrieved for each question?"
                 found.append(Finding("same_contexts", text, count, ids[first], fix))
             count, first = method.repeating
-            if count >= max(FEWEST, MANY * method.questions):
+            if count >= max(FEWEST, MANY * len(method.asked)):
                 text = f"method {name}: {count:,} outputs have a retrieved chunk twice, first {ids[first]!r}"
                 fix = "drop duplicates after retrieval: a chunk that comes again only takes a place"
                 found.append(Finding("repeated_chunks", text, count, ids[first], fix))
@@ -356,13 +339,13 @@ class MethodChecks:
 
 def _differing(methods: Mapping[str, _Method], ids: Sequence[str]) -> list[Finding]:
     """Methods that do not have outputs for the same questions, as one finding; none where each has all."""
-    lacking = {name: method for name, method in methods.items() if method.questions < len(ids)}
+    lacking = {name: method for name, method in methods.items() if len(method.asked) < len(ids)}
     if not lacking:
         return []
     name, method = next(iter(lacking.items()))
     where = next(name for number, name in enumerate(ids) if number not in method.asked)
     shared = len(set.intersection(*(m.asked for m in methods.values())))
-    counts = ", ".join(f"{name} {method.questions:,}" for name, method in list(lacking.items())[:SHOWN])
+    counts = ", ".join(f"{name} {len(method.asked):,}" for name, method in list(lacking.items())[:SHOWN])
     more = f" and {len(lacking) - SHOWN} more methods" if len(lacking) > SHOWN else ""
     text = f"of {len(ids):,} questions there are outputs of {counts}{more}; {name} lacks {where!r} first"
     fix = f"methods are compared on the {shared:,} that all share" if len(methods) > 1 else ""
@@ -442,10 +425,10 @@ class _Count:
     def __init__(self) -> None:
         self.n, self.first, self.most = 0, "", 0.0
 
-    def add(self, where: str, size: float = 0.0) -> None:
-        self.n += 1
-        self.first = self.first or where
-        self.most = max(self.most, size)
+    def add(self, where: Sequence[str], sizes: Iterable[float] = ()) -> None:
+        self.n += len(where)
+        self.first = self.first or where[0] if where else self.first
+        self.most = max(self.most, *sizes, 0.0)
 
 
 class ValueChecks:
@@ -460,31 +443,22 @@ class ValueChecks:
         self._totals: dict[str, tuple[array[float], str]] = {}
         self._long: dict[str, _Count] = {}
         self._blank_references, self._blank_contexts = _Count(), _Count()
-        self._contexts_with_text = 0
+        self._contexts = 0
 
     def add_samples(self, rows: pa.RecordBatch) -> None:
         """Take the questions and the references of samples into account."""
         self._measure("question", rows["question"], rows["id"])
         blank = pc.list_parent_indices(rows["references"]).filter(pa.array(_blank(rows["references"].flatten())))
-        for name in rows["id"].take(pc.unique(blank)).to_pylist():
-            self._blank_references.add(name)
+        self._blank_references.add(rows["id"].take(pc.unique(blank)).to_pylist())
 
-    def add_outputs(
-        self,
-        rows: pa.RecordBatch,
-        chunks: RetrievedChunks,
-        timings: Mapping[int, Mapping[str, float]],
-        recorded: Mapping[int, Mapping[str, Any]],
-    ) -> None:
+    def add_outputs(self, rows: pa.RecordBatch, chunks: RetrievedChunks, timings: Objects, recorded: Objects) -> None:
         """Take the texts, timings and recorded verdicts of outputs into account, both by row."""
         samples, texts = rows["sample_id"], chunks.column("text")
         of_chunks = samples.take(pa.array(chunks.cases))
         self._measure("answer", rows["answer"], samples)
         self._measure("context", texts, of_chunks)
-        is_blank = _blank(texts)
-        self._contexts_with_text += len(texts) - int(np.count_nonzero(is_blank))
-        for name in of_chunks.filter(pa.array(is_blank)).to_pylist():
-            self._blank_contexts.add(name)
+        self._blank_contexts.add(of_chunks.filter(pa.array(_blank(texts))).to_pylist())
+        self._contexts += len(texts)
         for row, times in timings.items() if not self._times_known else ():
             if "total" in times and rows["answer"][row].as_py():
                 totals, _ = self._totals.setdefault(rows["method"][row].as_py(), (array("d"), samples[row].as_py()))
@@ -495,9 +469,9 @@ class ValueChecks:
 
     def _measure(self, kind: str, texts: pa.Array, where: pa.Array) -> None:
         lengths = pc.utf8_length(texts)
-        is_long = _is_true(pc.greater(lengths, LONGEST[kind]))
-        for name, length in zip(where.filter(is_long).to_pylist(), lengths.filter(is_long).to_pylist(), strict=True):
-            self._long.setdefault(kind, _Count()).add(name, length)
+        is_long = pc.greater(lengths, LONGEST[kind])
+        if pc.any(is_long).as_py():
+            self._long.setdefault(kind, _Count()).add(where.filter(is_long).to_pylist(), lengths.filter(is_long).to_pylist())
 
     def _compare(self, name: str, spec: RecordedScore, recorded: Mapping[str, Any], where: pa.Scalar) -> None:
         """Count the case where one of the verdicts behind a recorded score is a number outside its scale."""
@@ -505,7 +479,7 @@ class ValueChecks:
         verdicts = several(value)
         for verdict in (value,) if verdicts is None else verdicts.values():
             if isinstance(verdict, int | float) and spec.off_scale(float(verdict)):
-                self._off_scale.setdefault(name, _Count()).add(where.as_py())
+                self._off_scale.setdefault(name, _Count()).add([where.as_py()])
                 return
 
     def findings(self) -> list[Finding]:
@@ -513,7 +487,7 @@ class ValueChecks:
         found = []
         for name, count in self._off_scale.items():
             spec = self._scales[name]
-            text = f"recorded score {name}: {_cases(count.n)} outside its scale {spec.low:g} to {spec.high:g}, first {count.first!r}"
+            text = f"recorded score {name}: {_many(count.n, 'case is', 'cases are')} outside its scale {spec.low:g} to {spec.high:g}, first {count.first!r}"
             fix = f"set metrics.recorded.take.{name}.low and .high to the scale of the data"
             found.append(Finding("off_scale", text, count.n, count.first, fix))
         for method, (totals, first) in self._totals.items():
@@ -521,32 +495,23 @@ class ValueChecks:
                 text = f"method {method}: the median of timings.total is {middle:.3g} milliseconds"
                 fix = "if these are seconds, map them as {path: ..., unit: s}"
                 found.append(Finding("seconds", text, len(totals), first, fix))
-        return [*found, *self._texts()]
-
-    def _texts(self) -> list[Finding]:
-        """Texts that are blank or very long. Contexts that all lack a text are ids alone, and no fault."""
-        found = []
         if count := self._blank_references.n:
             first = self._blank_references.first
             text = f"{count:,} sample{'s have' if count > 1 else ' has'} a blank reference, first {first!r}"
             found.append(Finding("blank_references", text, count, first, "it is left out: remove it, or map what is meant"))
-        if (count := self._blank_contexts.n) and self._contexts_with_text:
-            first, total = self._blank_contexts.first, count + self._contexts_with_text
-            text = f"{count:,} of {total:,} contexts have no text, first in {first!r}"
+        if (
+            count := self._blank_contexts.n
+        ) and count < self._contexts:  # where all lack a text they are ids alone, and no fault
+            first = self._blank_contexts.first
+            text = f"{count:,} of {self._contexts:,} contexts have no text, first in {first!r}"
             fix = "a judge sees nothing in them: join their texts by id, or map the field that holds them"
             found.append(Finding("blank_contexts", text, count, first, fix))
         for kind, counted in self._long.items():
-            text = (
-                f"{counted.n:,} {kind}{'s' if counted.n > 1 else ''} of more than {LONGEST[kind]:,} characters, the longest "
-                f"{counted.most:,.0f}, first in {counted.first!r}"
-            )
+            long = f"{_many(counted.n, kind, f'{kind}s')} of more than {LONGEST[kind]:,} characters"
+            text = f"{long}, the longest {counted.most:,.0f}, first in {counted.first!r}"
             fix = "is a whole document mapped? Questions to the judge may be too long for its context window"
             found.append(Finding(f"long_{kind}s", text, counted.n, counted.first, fix))
         return found
-
-
-def _cases(count: int) -> str:
-    return "1 case is" if count == 1 else f"{count:,} cases are"
 
 
 @dataclass(frozen=True, slots=True)
