@@ -33,8 +33,6 @@ MOST_FIELDS = 400
 """Fields of samples, and of outputs, that are described: of data whose `meta` has another key in every record the first ones."""
 _LISTS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
 _LABELS = ("recency_conflict_rule", "answerable", "category", "subcategory", "difficulty", "question_type", "vault")
-_ROLE = r'[{,]"role":"'
-"""In the JSON of anchors: one has a role. Inside a text, quotes are escaped."""
 
 
 class DataProfile:
@@ -84,7 +82,7 @@ class DataProfile:
             fields.values(f"expected.{name}", [expected[row].get(name) if row in expected else None for row in range(len(ids))])
         fields.add("tags[]", "label", rows["tags"].flatten().to_pylist(), np.ones(len(ids), np.bool_))
         fields.parts((row, f"meta.{name}", value) for row, meta in _objects(rows["meta"]) for name, value in meta.items())
-        if pc.any(pc.match_substring_regex(rows["anchors"], _ROLE)).as_py():
+        if pc.any(pc.match_substring_regex(rows["anchors"], r'[{,]"role":"')).as_py():  # inside a text, quotes are escaped
             self._further_facts.add("anchors[].role")
         self._questions.add(ids, rows["question"].to_pylist(), rows["history"].to_pylist())
         self._values.add_samples(rows)
