@@ -31,6 +31,7 @@ from ragpipe.store.run_tables import batches
 
 MOST_FIELDS = 400
 """Fields of samples, and of outputs, that are described: of data whose `meta` has another key in every record the first ones."""
+Objects = Mapping[int, Mapping[str, Any]]
 _LISTS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
 _LABELS = ("recency_conflict_rule", "answerable", "category", "subcategory", "difficulty", "question_type", "vault")
 
@@ -217,9 +218,6 @@ def _lengths(column: pa.Array) -> list[int | None]:
     if pa.types.is_list(column.type):
         return pc.list_value_length(column).to_pylist()  # type: ignore[no-any-return]
     return [None if text is None else len(from_json(text)) for text in column.to_pylist()]
-
-
-Objects = Mapping[int, Mapping[str, Any]]
 
 
 def _objects(column: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -564,13 +562,15 @@ class Distribution:
     def add(self, values: Sequence[Any]) -> None:
         """The values of some cases: of a text its length, of a list the number of its entries, of anything else itself."""
         self.n_values += len(values)
-        # a field may be a number here and a text there
-        numbers = [value for value in values if not isinstance(value, str | bool)] if self.kind != "label" else []
-        labels = values if self.kind in ("label", "number") else [value for value in values if isinstance(value, str | bool)]
-        if numbers:
+        numbers, labels = values, values if self.kind in ("label", "number") else ()
+        if not {str, bool}.isdisjoint(map(type, values)):  # a field may be a number here and a text there
+            numbers = [value for value in values if not isinstance(value, str | bool)]
+            labels = labels or [value for value in values if isinstance(value, str | bool)]
+            labels = [label[:LABEL_LENGTH] if isinstance(label, str) else label for label in labels]
+        if numbers and self.kind != "label":
             self.low, self.high = min(self.low, *numbers), max(self.high, *numbers)  # an integer stays one
             self.numbers.extend(numbers)
-        for label, count in Counter(value[:LABEL_LENGTH] if isinstance(value, str) else value for value in labels).items():
+        for label, count in Counter(labels).items():
             if label in self.labels or len(self.labels) < DIFFERENT:
                 self.labels[label] += count
             else:
