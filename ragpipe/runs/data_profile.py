@@ -32,6 +32,7 @@ from ragpipe.store.run_tables import batches
 MOST_FIELDS = 400
 """Fields of samples, and of outputs, that are described: of data whose `meta` has another key in every record the first ones."""
 Objects = Mapping[int, Mapping[str, Any]]
+Flags = NDArray[np.bool_]
 _LISTS = ("relevant_docs", "relevant_chunks", "gains", "anchors", "required_support_groups")
 _LABELS = ("recency_conflict_rule", "answerable", "category", "subcategory", "difficulty", "question_type", "vault")
 
@@ -75,7 +76,7 @@ class DataProfile:
             fields.values(name, [n if n or is_label else None for n in _lengths(rows[name])], "list")
         fields.texts("references[]", rows["references"].flatten(), np.ones(len(ids), np.bool_))
         for row, gains in _objects(rows["gains"]):
-            fields.add("gains[]", "number", list(gains.values()), [True], [row])
+            fields.add("gains[]", "number", list(gains.values()), np.ones(1, np.bool_), [row])
         for name in _LABELS:
             fields.values(name, rows[name].to_pylist())
         expected = dict(_objects(rows["expected"]))
@@ -174,12 +175,11 @@ class _Fields:
         given = [value for value in values if value is not None]
         if given and not kind:
             given = [len(value) if isinstance(value, list | Mapping) else value for value in given]
-            first = next(value for value in values if value is not None)
-            is_number = isinstance(first, int | float) and not isinstance(first, bool)
-            kind = "list" if isinstance(first, list | Mapping) else "number" if is_number else "label"
-        self.add(name, kind, given, [value is not None for value in values], rows)
+            first = type(next(value for value in values if value is not None))
+            kind = "list" if issubclass(first, list | Mapping) else "number" if first in (int, float) else "label"
+        self.add(name, kind, given, np.array([value is not None for value in values], np.bool_), rows)
 
-    def texts(self, name: str, texts: pa.Array, present: Sequence[bool], rows: Sequence[int] | None = None) -> None:
+    def texts(self, name: str, texts: pa.Array, present: Flags, rows: Sequence[int] | None = None) -> None:
         """A field with texts, in the rows as `add` has them."""
         self.add(name, "text", pc.utf8_length(texts.drop_null()).to_pylist(), present, rows)
         if name in self.found:
@@ -193,7 +193,7 @@ class _Fields:
         for name, values in by_name.items():
             self.values(name, list(values.values()), "", list(values))
 
-    def add(self, name: str, kind: str, values: list[Any], present: Sequence[bool], rows: Sequence[int] | None = None) -> None:
+    def add(self, name: str, kind: str, values: list[Any], present: Flags, rows: Sequence[int] | None = None) -> None:
         """The values of those of `rows` (None: of all rows) that are `present`: one of each, or several. Of texts the lengths."""
         found = self.found.get(name)
         if found is None:
@@ -236,11 +236,11 @@ def _verdicts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield (f"{name} (unreadable)", True) if isinstance(value, Mapping) else (name, value)
 
 
-def _true(flags: pa.Array) -> NDArray[np.bool_]:
+def _true(flags: pa.Array) -> Flags:
     return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _blank(texts: pa.Array) -> NDArray[np.bool_]:
+def _blank(texts: pa.Array) -> Flags:
     """The texts that are empty, or blanks alone."""
     return _true(pc.or_(pc.equal(texts, ""), pc.utf8_is_space(texts)))
 
@@ -481,11 +481,11 @@ class ValueChecks:
     def findings(self) -> list[Finding]:
         """What the values so far have that cannot be meant."""
         found = []
-        for name, count in self._off_scale.items():
+        for name, seen in self._off_scale.items():
             spec = self._scales[name]
-            text = f"recorded score {name}: {_many(count.n, 'case is', 'cases are')} outside its scale {spec.low:g} to {spec.high:g}, first {count.first!r}"
+            text = f"recorded score {name}: {_many(seen.n, 'case is', 'cases are')} outside its scale {spec.low:g} to {spec.high:g}, first {seen.first!r}"
             fix = f"set metrics.recorded.take.{name}.low and .high to the scale of the data"
-            found.append(Finding("off_scale", text, count.n, count.first, fix))
+            found.append(Finding("off_scale", text, seen.n, seen.first, fix))
         for method, (totals, first) in self._totals.items():
             if (middle := median(totals)) < SECONDS:
                 text = f"method {method}: the median of timings.total is {middle:.3g} milliseconds"
