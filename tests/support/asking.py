@@ -27,9 +27,8 @@ def settings(url: str, **keys: Any) -> JudgeSettings:
 
 
 def question(
-    text: str = "How good?", answer: type[Answer] = Grade15, judge: str = "test",
-    task: str = "You grade answers from 1 to 5.",
-) -> Question:  # fmt: skip
+    text: str = "How good?", answer: type[Answer] = Grade15, judge: str = "test", task: str = "You grade answers from 1 to 5."
+) -> Question:
     tag = sha256(text)[:12]
     messages = ({"role": "system", "content": task}, {"role": "user", "content": f"The answer:\n<{tag}>\n{text}\n</{tag}>"})
     payload = Payload(messages, answer_schema(answer))

@@ -39,7 +39,6 @@ def scored_run(
     identity: Mapping[str, Any] = IDENTITY,
     prompts: Mapping[str, str] = PROMPTS,
 ) -> RunFolder:
-    """Write a run of these rows, scored to its end."""
     settings = scoring or ScoringSettings(weights={"grade": 1.0}, thresholds={"grade": 0.5}, fill_defaults=False)
     write_run(root, rows)
     score(root, specs, settings, run_id=run_id)

@@ -55,7 +55,6 @@ def nav_groups() -> list[tuple[tuple[str, ...], list[str]]]:
 
 
 def site_pages() -> dict[str, Path]:
-    """Every page of the site, by its name there: the file that it is made from."""
     renamed = {ROOT / path: name for path, name in docs_script("hooks.py").ROOT_PAGES.items()}
     pages = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md")) if path not in renamed}
     return pages | {name: path for path, name in renamed.items()}

@@ -39,15 +39,12 @@ def example_rag_served() -> Iterator[str]:
 
 
 def asks_example_rag(line: str) -> bool:
-    """Whether a command of a page asks the example RAG over HTTP."""
     return _PAGE_ADDRESS in line or "system=example_http" in line
 
 
 def at_address(words: list[str], address: str) -> list[str]:
-    """The words of such a command for the example RAG at `address`."""
     words = [word.replace(_PAGE_ADDRESS, address) for word in words]
-    names_url = any(word.startswith("system.url=") for word in words)
-    return words if names_url else [*words, f"system.url={address}/ask"]
+    return words if any(word.startswith("system.url=") for word in words) else [*words, f"system.url={address}/ask"]
 
 
 def run_curl(line: str, address: str) -> int:

@@ -28,7 +28,6 @@ class FinishedRun:
     """What it said, on 200 columns."""
 
     def latest(self) -> Path:
-        """The folder of the run, to be read."""
         (link,) = self.outputs.glob("*/latest")
         return link.resolve()
 

@@ -41,13 +41,11 @@ class FirefoxPage:
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression as JSON gives it; a promise is waited for."""
         wrapped = f"(async () => JSON.stringify(await ({script})))()"
-        target = {"context": self._tab}
-        reply = self._send("script.evaluate", expression=wrapped, target=target, awaitPromise=True)
+        reply = self._send("script.evaluate", expression=wrapped, target={"context": self._tab}, awaitPromise=True)
         assert reply["type"] == "success", reply["exceptionDetails"]["text"]
         return json.loads(reply["result"].get("value", "null"))
 
     def load(self, script: str) -> None:
-        """Run a script that gives nothing, such as a library."""
         self._send("script.evaluate", expression=script + "\n;0", target={"context": self._tab}, awaitPromise=False)
 
     def wait_until(self, condition: str) -> None:
@@ -57,8 +55,7 @@ class FirefoxPage:
             time.sleep(0.05)
 
     def resize(self, width: int, height: int) -> None:
-        viewport = {"width": width, "height": height}
-        self._send("browsingContext.setViewport", context=self._tab, viewport=viewport)
+        self._send("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
 
     def _send(self, method: str, **params: Any) -> Any:
         return self._loop.run_until_complete(asyncio.wait_for(self._asked(method, params), _LIMIT_S))

@@ -32,10 +32,7 @@ QUESTIONS = {
     "q3": ("How is a card blocked?", "A card is blocked by phone.", "Blocking takes effect within a minute."),
 }
 """A question, and the two sentences of the document that answers it."""
-SUPPORTED = {
-    ("q1", "old"): 2, ("q2", "old"): 1, ("q3", "old"): 0,
-    ("q1", "new"): 2, ("q2", "new"): 2, ("q3", "new"): 1,
-}  # fmt: skip
+SUPPORTED = {("q1", "old"): 2, ("q2", "old"): 1, ("q3", "old"): 0, ("q1", "new"): 2, ("q2", "new"): 2, ("q3", "new"): 1}
 """How many of the two claims of each answer the judge calls supported. In iteration 2 it calls both of `FLIPPED` so."""
 FLIPPED = ("q2", "old")
 RANK = {"old": 2, "new": 1}
@@ -55,22 +52,18 @@ DRIFT = ["task=drift", *(word for word in WORDS if word.startswith("judge"))]
 
 
 def fixture_path(number: int) -> Path:
-    """The archive of the fixture of a format."""
     return FIXTURES / f"format_{number}.tar.gz"
 
 
 def answer_text(sample: str, method: str) -> str:
-    """The answer of a method: two claims that no other answer has."""
     return " ".join(claims(sample, method))
 
 
 def claims(sample: str, method: str) -> list[str]:
-    """The claims that the judge takes from an answer."""
     return [f"The {method} guide says: {sentence}" for sentence in QUESTIONS[sample][1:]]
 
 
 def cases() -> list[dict[str, Any]]:
-    """The records of `cases.jsonl`: two methods answer three questions."""
     return [
         {
             "id": sample, "method": method, "question": QUESTIONS[sample][0], "answer": answer_text(sample, method),
@@ -116,7 +109,6 @@ def _verdicts(sample: str, supported: int) -> str:
 
 
 def make(folder: Path) -> None:
-    """Write the fixture into an empty folder. Raises RuntimeError where a step does not end with 0."""
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases()), encoding="utf-8")
     with serving(script=script()) as server:
         _start(folder, *WORDS, f"judge.api_base={server.url}")

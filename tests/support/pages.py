@@ -13,10 +13,8 @@ from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-
 _FENCE = re.compile(r"(?:^(?P<before>[^\n]+)\n\n?)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.S | re.M)
 _FILE = re.compile(r"`([\w./\-]+)`[^`]*:$")
-
 Kind = Literal["file", "commands", "shows", "same", "request", "response", "data", "python", "other"]
 _BEFORE: dict[str, Kind] = {"the same as:": "same", "is sent:": "request", "and answers:": "response"}
 
@@ -92,8 +90,7 @@ def missing(shown: str, printed: str) -> str | None:
     """The first line of `shown` that `printed` does not hold after the one before it; None when all are there."""
     rest = plain(printed)
     for line in shown.strip().split("\n"):
-        pattern = r".*?".join(re.escape(plain(piece)) for piece in line.split("...") if plain(piece))
-        found = re.search(pattern, rest)
+        found = re.search(r".*?".join(re.escape(plain(piece)) for piece in line.split("...") if plain(piece)), rest)
         if not found:
             return line
         rest = rest[found.end() :]
@@ -101,5 +98,4 @@ def missing(shown: str, printed: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Words with single blanks: without what a terminal's width decides."""
     return " ".join(text.replace("─", " ").split())

@@ -29,7 +29,6 @@ class Place:
         return len(self.server.log) - before
 
     def task(self, *words: str, expected: int = 0) -> str:
-        """What a task over the output folder says."""
         self._start([*words, f"output_dir={self.root / 'out'}"], expected)
         return self.said
 
@@ -41,14 +40,18 @@ class Place:
 
     @property
     def file(self) -> Path:
-        """The call store."""
         return self.root / "out" / ".store" / "calls.sqlite"
 
     @property
     def folder(self) -> Path:
-        """The folder of the newest run."""
         return (self.root / "out" / "torture" / "latest").resolve()
 
     def json(self, name: str) -> dict[str, Any]:
-        """A document of the newest run."""
         return json.loads((self.folder / name).read_text())
+
+
+def output_of(words: list[str], code: int, capture: pytest.CaptureFixture[str]) -> Any:
+    """What a start prints on either stream, which must end with this code."""
+    capture.readouterr()
+    assert main(words) == code
+    return capture.readouterr()

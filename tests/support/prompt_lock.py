@@ -22,7 +22,6 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def template_paths() -> list[Path]:
-    """The shipped templates; what they include is part of their own hashes."""
     return sorted(path for path in prompts_dir().glob("*/*.jinja") if path.parent.name != "shared")
 
 

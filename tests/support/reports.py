@@ -39,7 +39,6 @@ def terminal_of(report: Report, columns: int = 120) -> str:
 
 
 def table_text(table: Table, columns: int) -> list[str]:
-    """The lines of a table on a terminal `columns` wide."""
     return terminal_of(report_of(Section("table", "", (table,))), columns).splitlines()
 
 

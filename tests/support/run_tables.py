@@ -78,7 +78,6 @@ def spent(calls: int = 0, replies: int = 0, usd: float = 0.0, **more: Any) -> Us
 def score(
     root: Path, specs: Sequence[ScoreSpec], settings: ScoringSettings | None = None, *, iteration: int = 1, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the score stage over a folder of `write_run`."""
     return score_iteration(
         ScoreInputs(
             root / f"iteration-{iteration}",
@@ -95,7 +94,6 @@ def score(
 
 
 def score_iterations(root: Path, tables: Sequence[Sequence[Row]], specs: Sequence[ScoreSpec], settings: ScoringSettings) -> None:
-    """Write and score an iteration of each table of rows, in one run folder."""
     for number, rows in enumerate(tables, 1):
         part = root / f"of {number}"
         shutil.move(write_run(part, rows), root / f"iteration-{number}")

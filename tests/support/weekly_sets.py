@@ -25,7 +25,6 @@ _ACCEPTED = {"should_reject_policy": 3, "should_reject_no_context": 4}
 
 
 def write_weekly_sets(folder: Path) -> None:
-    """Write the folders `week_before` and `now`, a file per category."""
     for week, wrong in _WRONG.items():
         (folder / week).mkdir(parents=True, exist_ok=True)
         for category, total in COUNTS.items():

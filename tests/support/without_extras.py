@@ -69,7 +69,6 @@ def _without(extra: str, tree: Path, tests: list[str]) -> dict[str, str]:
 
 
 def _copy(tree: Path) -> None:
-    """The files of this tree that git knows or would know."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():
         if (ROOT / name).is_file():

@@ -11,7 +11,6 @@ from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow  # several whole runs
-
 ALERTS = Path("outputs/alerts.jsonl")
 
 
@@ -21,13 +20,11 @@ def _here(here: Path) -> None:
 
 
 def write_log(path: Path, *, good: int, day: str = "", cases: int = 40) -> None:
-    """A log of a day: its first `good` answers repeat their source, the others say something else."""
     lines = []
     for number in range(cases):
         source = f"The {day} order {number} was sent to the northern warehouse in spring."
         answer = source if number < good else f"Elephants {number} paint bright violet ceilings at midnight."
-        lines.append({"id": f"q{number}", "question": f"Where was the {day} order {number} sent?", "answer": answer,
-                      "contexts": [source]})  # fmt: skip
+        lines.append({"id": f"q{number}", "question": f"Where was the {day} order {number} sent?", "answer": answer, "contexts": [source]})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -78,8 +75,7 @@ def test_what_is_told_is_chosen() -> None:
     assert {alert["verdict"] for alert in alerts()} == {"inconclusive"}
     told = len(alerts())
     assert "faithfulness" in [alert["what"] for alert in alerts()]
-    assert monitor("report.alerts.file=null", "name=other") == 0
-    assert len(alerts()) == told
+    assert (monitor("report.alerts.file=null", "name=other"), len(alerts())) == (0, told)
 
 
 def test_a_gate_that_could_not_be_measured_is_told() -> None:

@@ -19,7 +19,6 @@ from tests.support.place import Place
 from tests.support.waiting import HANGS_AFTER_S, wait_until
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 PRICES = "judge.prices={input: 1000.0, output: 1000.0}"  # dollars per million tokens
 
 
@@ -33,7 +32,6 @@ def billed(place: Place) -> dict[str, int]:
 
 
 def paid(file: Path) -> dict[str, int]:
-    """The whole ledger of a store."""
     found = census(file, ())["paid"]
     return {name: found[name] for name in ("replies", "tokens_in", "tokens_out")}
 
@@ -122,8 +120,7 @@ def test_a_price_given_later_prices_stored_tokens(place: Place) -> None:
     bill, found = billed(place), place.json("iteration-1/cost.json")
     assert (found["used"]["usd"], found["spent"]["usd"]) == (None, None)
     asked = len(place.server.log)
-    given = "judge.prices={input: 1.0, output: 2.0}"
-    assert main([*words, given]) == 0
+    assert main([*words, "judge.prices={input: 1.0, output: 2.0}"]) == 0
     expected = (bill["tokens_in"] + 2 * bill["tokens_out"]) / 1e6
     found = place.json("iteration-1/cost.json")
     assert found["used"]["usd"] == pytest.approx(expected)
@@ -176,6 +173,5 @@ def test_an_interrupted_start_forgets_nothing(place: Place) -> None:
     wait_until(lambda: len(place.server.log) >= 5, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=HANGS_AFTER_S)
-    assert process.returncode == 130
-    assert billed(place)["replies"] == 3
+    assert (process.returncode, billed(place)["replies"]) == (130, 3)
     assert paid(place.file) == billed(place)

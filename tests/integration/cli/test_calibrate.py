@@ -16,9 +16,9 @@ from ragpipe.cli.command_line import main
 from ragpipe.score.calibration_file import Calibration, read_calibration
 from ragpipe.store.table_rows import table_of
 from tests.support.finished_runs import FinishedRuns
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 CLOSE = 6e-7
 JUDGES = {"rl_f": "rl_f", "rb_llm": "rb_llm", "rb_agg": "rb_agg", "rouge_l": "RougeL", "bert_k_precision": "Bert-KPrec"}
 """Our names of the recorded judges, and those of the reference figures."""
@@ -64,7 +64,6 @@ def cases_of(run: Path) -> list[dict[str, Any]]:
 
 
 def label(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score: str = "faithfulness", **settings: Any) -> None:
-    """A draw of these rows with their labels, as an import leaves it."""
     folder = run / "labels" / name
     folder.mkdir(parents=True)
     write_draw(
@@ -143,8 +142,7 @@ def test_verdicts_on_parts_of_an_answer_are_one_label(tmp_path: Path, real_data:
     run = (tmp_path / "summhay_eval/latest").resolve()
     words = ["task=calibrate", f"run={run}", "calibrate.recorded={gpt-4o: human_coverage}"]
     words += ["calibrate.target.statistic=quadratic_kappa"]
-    assert main(words) == 2
-    assert "none of which judged answers to two questions" in " ".join(capsys.readouterr().err.split())
+    assert "none of which judged answers to two questions" in " ".join(output_of(words, 2, capsys).err.split())
     assert main([*words, "calibrate.verdicts=parts"]) == 0
     score = calibration_of(run).scores["gpt-4o"]
     records = pq.read_table(run / "iteration-1/records.parquet").to_pydict()
@@ -168,8 +166,7 @@ def test_the_labels_of_a_draw(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert list(calibration.scores) == ["faithfulness"]
     assert (score.draw_id, score.recorded, score.reference) == ("d1", None, "majority")
     assert (score.statistics["kappa"].n, score.statistics["kappa"].value) == (39, 1.0)
-    assert score.statistics["pearson"].n == 40
-    assert len(score.labels) == 41
+    assert (score.statistics["pearson"].n, len(score.labels)) == (40, 41)
     assert [entry.part for entry in score.labels].count("stratified") == 1
     assert {entry.probability for entry in score.labels if entry.part == "random"} == {0.6}
     assert score.bound_to.threshold == 0.85
@@ -203,6 +200,5 @@ def of_no_case(run: Path) -> None:
 ])  # fmt: skip
 def test_what_cannot_be_calibrated_is_refused(run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys) -> None:
     prepare(run)
-    assert main(["task=calibrate", f"run={run}", *words]) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(output_of(["task=calibrate", f"run={run}", *words], 2, capsys).err.split())
     assert not (run / "calibration").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli.command_line import main
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -30,7 +31,6 @@ def flipped(content: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose gate blocks, and below another name a copy of it that stays whole."""
     here = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -90,13 +90,10 @@ def test_a_list_names_the_changed_run_and_shows_the_others(run: Path, task: str,
     bad = shutil.copytree(run, run.parent / "aaaaaaaaaaaa")
     for path in (bad / "final/metrics.json", bad / "iteration-1/metrics.json"):
         path.write_bytes(edited('"n_cases": ', '"n_cases": 1')(path.read_bytes()))
-    capsys.readouterr()
-    assert main([f"task={task}", "name=x"]) == 0
-    said = capsys.readouterr()
+    said = output_of([f"task={task}", "name=x"], 0, capsys)
     assert "metrics.json: its bytes are not what they were" in " ".join((said.out + said.err).split())
     shown = "history.md" if task == "history" else "runs.md"
-    page = (run.parent / ("history" if task == "history" else "") / shown).read_text()
-    assert run.name in page
+    assert run.name in (run.parent / ("history" if task == "history" else "") / shown).read_text()
     assert main([f"task={task}", "name=good"]) == 0
 
 

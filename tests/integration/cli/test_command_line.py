@@ -19,10 +19,9 @@ from ragpipe.testing.openai_server import serving
 from tests.support.broken_configs import CASES, Broken
 from tests.support.harness import arguments, write_cases
 from tests.support.own_options import here as here
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow
-
-
 RUN = ["dataset=mine", "metrics=[retrieval]"]
 
 
@@ -35,14 +34,11 @@ def test_a_text_is_the_text_that_was_typed(word: str, name: str, here: Path) -> 
     assert compose([*RUN, word]).name == name
 
 
-def test_keys_need_no_plus(here: Path) -> None:
+def test_keys_need_no_plus_and_all_faults_come_at_once(here: Path) -> None:
     words = ["judge.temperature=0.5", "judge.season=2024", "dataset.limit=3", "dataset.path=7"]  # season and path are texts
     config = compose([*RUN, "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18", *words])
     assert (config.judge.temperature, config.judge.season) == (0.5, "2024")
     assert (config.dataset.limit, config.dataset.path) == (3, "7")
-
-
-def test_all_faults_of_all_sections_at_once(here: Path) -> None:
     words = [*RUN, "seed=-1", "dataset.limit=0", "judge.threshold=0", "scoring.level=2", "transport.kind=x", "embedder.kind=y",
              "metrics.retrieval.kk=1", "nonsense=1", "store.path=''"]  # fmt: skip
     with pytest.raises(ConfigError) as caught:
@@ -70,8 +66,7 @@ def test_the_last_to_set_a_key_is_named(here: Path) -> None:
 
 @pytest.mark.parametrize("task", sorted(registry.names("task")))
 def test_the_help_of_a_task_says_what_it_does_and_names_its_keys(here: Path, task: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main([f"task={task}", "--help"]) == 0
-    out = capfd.readouterr().out
+    out = output_of([f"task={task}", "--help"], 0, capfd).out
     assert out.startswith(f"task={task}\n")
     assert f"Use: python -m ragpipe {'+experiment=' if task == 'evaluate' else f'task={task}'}" in out
     assert "yaml-language-server" not in out
@@ -81,8 +76,7 @@ def test_the_help_of_a_task_says_what_it_does_and_names_its_keys(here: Path, tas
 
 
 def test_the_help_is_one_screen_and_names_every_task(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    lines = capfd.readouterr().out.splitlines()
+    lines = output_of(["--help"], 0, capfd).out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
     named = {name for line in lines if line.startswith("  ") for name in re.split(r", |\s+", line[19:33].strip())}
@@ -91,8 +85,7 @@ def test_the_help_is_one_screen_and_names_every_task(capfd: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("words", [["-V"], ["--version"], ["--version", "+experiment=quickstart"]])
 def test_the_version_is_printed_and_nothing_else(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 0
-    assert capfd.readouterr().out == f"ragpipe {ragpipe.__version__}\n"
+    assert output_of(words, 0, capfd).out == f"ragpipe {ragpipe.__version__}\n"
 
 
 @pytest.mark.parametrize(("code", "also"), [
@@ -135,8 +128,7 @@ def test_an_interrupt_while_composing_is_no_wrong_configuration(here: Path) -> N
 
 @pytest.mark.parametrize("value", ["sk-abcdefghijklmnop1234", "not a name", "hunter2:x"])
 def test_a_value_of_a_header_in_a_mapping_is_refused(here: Path, value: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["system=http", f"system.headers_env={{X-Tenant: X_TENANT, Authorization: {value}}}"]) == 2
-    err = capfd.readouterr().err
+    err = output_of(["system=http", f"system.headers_env={{X-Tenant: X_TENANT, Authorization: {value}}}"], 2, capfd).err
     assert "system.headers_env" in err
     assert value not in err
 
@@ -178,7 +170,6 @@ MISTAKES = [  # what is replaced and by what, words of the message, the text of 
 
 
 def started(text: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """A run that asks by this template: its exit code, and the requests that reached the server."""
     monkeypatch.chdir(here)
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "k")
     TEMPLATE.parent.mkdir(parents=True)
@@ -207,5 +198,4 @@ def test_a_mistake_is_refused_with_its_line_before_anything_is_asked(changes, sa
 
 
 def test_a_correct_template_of_ones_own_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    correct = SHIPPED.replace("Task: list", "Task: carefully list")
-    assert started(correct, tmp_path, monkeypatch) == (0, 2)
+    assert started(SHIPPED.replace("Task: list", "Task: carefully list"), tmp_path, monkeypatch) == (0, 2)

@@ -30,14 +30,9 @@ MISSING = (
 )
 SECOND = ["judge=llm", "judge.model=openai/second-2026-01-01", "judge.endpoint=scripted", "judge.api_key_env=RAGPIPE_TEST_KEY"]  # fmt: skip
 STARTS: dict[str, list[tuple[list[str], int]]] = {
-    "build_dataset": [
-        (["dataset=jsonl", "dataset.path=cases.jsonl", "build.dir=set", "build.n=2"], 0),
-    ],
+    "build_dataset": [(["dataset=jsonl", "dataset.path=cases.jsonl", "build.dir=set", "build.n=2"], 0)],
     "calibrate": [(["run={run}"], 0)],
-    "compare": [
-        (["compare=methods", "run={run}", "compare.base_method=old"], 0),
-        (["base={run}", "candidate={run}"], 0),
-    ],
+    "compare": [(["compare=methods", "run={run}", "compare.base_method=old"], 0), (["base={run}", "candidate={run}"], 0)],
     "drift": [(DRIFT[1:], 39)],
     "evaluate": [
         (WORDS, 0),
@@ -52,10 +47,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     "label": [(["run={run}", "label.metric=faithfulness", "label.n=6"], 0), (["run={run}", "label.metric=faithfulness", "label.n=6"], 0)],
     "plan": [(WORDS, 0)],
     "publish": [(["run={run}", "publish=memory://b/again"], 0)],
-    "rejudge": [
-        (["run={run}", "rejudge.mode=stored"], 0),
-        (["run={run}", *SECOND], 24),
-    ],
+    "rejudge": [(["run={run}", "rejudge.mode=stored"], 0), (["run={run}", *SECOND], 24)],
     "rescore": [(["run={run}", "scoring.thresholds.faithfulness=0.4"], 0)],
     "runs": [([f"name={NAME}"], 0)],
     "selftest": [(["run={run}", "judge=rules", "selftest.n=1"], 0)],
@@ -70,7 +62,7 @@ STARTS: dict[str, list[tuple[list[str], int]]] = {
     ],
     "verify": [(["run={run}"], 0)],
     "weights": [(["run={run}"], 0)],
-}  # fmt: skip
+}
 """The words of each start of a task, and how many requests the judge's server gets: a second judge is asked two questions for each of
 six cases and two iterations, for a spot check in one iteration; a check for drift asks 39 canaries; an audit asks in two iterations for
 the claims of three answers and of three wrong ones, and verifies both and the three answers with their contexts in another order."""
@@ -118,14 +110,12 @@ def test_a_task_reads_what_was_made_once(unpacked: Unpacked, task: str) -> None:
         assert len(unpacked.server.log) - before == requests, words
 
 
-def test_the_figures_are_those_of_the_replies(unpacked: Unpacked) -> None:
+def test_figures_and_labels_are_those_of_the_replies(unpacked: Unpacked) -> None:
     """Supported claims of two: old 2, 1, 0 and new 2, 2, 1; in iteration 2 old has 2, 2, 0. The right document stands second for old,
     first for new: at cut-off 1 retrieval_score is .2 of an mrr of .5, and 1. Overall: three quarters and one."""
     first, second = (ragpipe.load(unpacked.run, iteration=number) for number in (1, 2))
     values = {(row.sample_id, row.method): row.faithfulness for row in first.records.itertuples()}
-    assert values == {
-        ("q1", "old"): 1, ("q2", "old"): 0.5, ("q3", "old"): 0, ("q1", "new"): 1, ("q2", "new"): 1, ("q3", "new"): 0.5
-    }  # fmt: skip
+    assert values == {("q1", "old"): 1, ("q2", "old"): 0.5, ("q3", "old"): 0, ("q1", "new"): 1, ("q2", "new"): 1, ("q3", "new"): 0.5}
     overall = {(row.sample_id, row.method): row.overall_score for row in first.records.itertuples()}
     assert overall["q2", "old"] == pytest.approx(0.75 * 0.5 + 0.25 * 0.1)
     assert overall["q3", "new"] == pytest.approx(0.75 * 0.5 + 0.25 * 1)
@@ -140,10 +130,8 @@ def test_the_figures_are_those_of_the_replies(unpacked: Unpacked) -> None:
     spent = first.cost["spent"]
     assert (spent["calls"], spent["tokens_in"] > 0, spent["unpriced"]) == (12, True, 0)
     assert spent["usd"] == pytest.approx((0.1 * spent["tokens_in"] + 0.4 * spent["tokens_out"]) / 1e6)
-
-
-def test_the_labels_are_read_back(unpacked: Unpacked) -> None:
-    """ann calls 2, 1 and 0 supported claims all, partly and none; bob calls 1 none as well: two of his labels differ from hers."""
+    # ann calls 2, 1 and 0 supported claims all, partly and none; bob calls 1 none as well: two of his labels differ from
+    # hers.
     (path,) = unpacked.run.glob("labels/*/labels.parquet")
     rows = pq.read_table(path).to_pylist()
     by_person = {who: sorted(row["label"] for row in rows if row["annotator"] == who) for who in ("ann", "bob")}
@@ -176,7 +164,6 @@ def test_a_later_version_verifies_the_run_and_pays_for_nothing(unpacked: Unpacke
 
 
 def questions(run: Path) -> dict[tuple[Any, ...], tuple[str, str]]:
-    """Key and reply of each question of a run, by its place."""
     columns = ["iteration", "sample_id", "method", "metric", "step", "turn"]
     tables = [pq.read_table(path).to_pylist() for path in sorted(run.glob("iteration-*/judge_inputs.parquet"))]
     return {tuple(row[name] for name in columns): (row["key"], row["reply"]) for rows in tables for row in rows}

@@ -17,10 +17,10 @@ from ragpipe.runs import evaluation, scoring
 from ragpipe.runs.ended_run import next_name
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
+from tests.support.place import output_of
 from tests.support.rejudged import KEY, content, write_data
 
 pytestmark = pytest.mark.slow
-
 
 SYSTEM = """
 def answer(sample):
@@ -39,12 +39,10 @@ def here(code_here) -> Path:
 
 
 def live(here: Path, url: str) -> list[str]:
-    return [*arguments(here / "q.jsonl", here / "out", url), "system=python", "system.callable=answering:answer",
-            "plugins=[answering]"]  # fmt: skip
+    return [*arguments(here / "q.jsonl", here / "out", url), "system=python", "system.callable=answering:answer", "plugins=[answering]"]
 
 
 def told(said: str) -> tuple[re.Match[str] | None, dict[str, list[str]]]:
-    """The first line, and the words by what they do."""
     ways = re.findall(r"(to ask the system again|to judge again): ([^;\n]+)", said)
     return COMPLETE.search(said), {what: shlex.split(words) for what, words in ways}
 
@@ -90,8 +88,7 @@ def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.Capture
         judged = start(*ways["to judge again"])
         checks = 1  # before the system is asked for the first time, one short question shows that the judge answers
         assert judged == (first[0], 2 * first[1] - checks), "every question of the judge, and none of the system"
-        again = start(*ways["to ask the system again"])
-        assert again[0] == 2 * first[0]
+        assert start(*ways["to ask the system again"])[0] == 2 * first[0]
         start(*ways["to ask the system again"])
         line, ways = told(capfd.readouterr().out)
         assert line is not None
@@ -183,17 +180,14 @@ def test_judged_again_is_scored_again(run: Path, monkeypatch: pytest.MonkeyPatch
     assert states(run) == {"1": "judged"}
     metrics.write_bytes(good.replace(b'"n_cases": 3', b'"n_cases": 2'))
     assert main([*WORDS]) == 0
-    assert metrics.read_bytes() == good
-    assert states(run) == {"1": "complete"}
+    assert (metrics.read_bytes(), states(run)) == (good, {"1": "complete"})
 
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
-LOST = [
-    pytest.param("scores.parquet", Path.unlink, id="scores gone"), pytest.param("judge_inputs.parquet", cut, id="replies cut"),
-]  # fmt: skip
+LOST = [pytest.param("scores.parquet", Path.unlink, id="scores gone"), pytest.param("judge_inputs.parquet", cut, id="replies cut")]
 
 
 @pytest.mark.thorough(tried=1)
@@ -202,22 +196,16 @@ def test_a_lost_table_of_a_finished_run_is_made_again(run: Path, capsys, name: s
     table = run / "iteration-1" / name
     whole = table.read_bytes()
     damage(table)
-    capsys.readouterr()
-    assert main([*WORDS]) == 0
-    assert f"iteration 1: {name} missing or damaged" in capsys.readouterr().err
-    assert table.read_bytes() == whole
-    assert states(run) == {"1": "complete"}
+    assert f"iteration 1: {name} missing or damaged" in output_of([*WORDS], 0, capsys).err
+    assert (table.read_bytes(), states(run)) == (whole, {"1": "complete"})
     assert "identical" in verified(run, capsys)
-    assert main([*WORDS]) == 0
-    assert "missing or damaged" not in capsys.readouterr().err
+    assert "missing or damaged" not in output_of([*WORDS], 0, capsys).err
 
 
 def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seal = run / "seal.json"
     seal.write_text(seal.read_text().replace('"files"', '"filed"', 1))
-    capsys.readouterr()
-    assert main([*WORDS]) == 0
-    text = " ".join("".join(capsys.readouterr()).split())
+    text = " ".join("".join(output_of([*WORDS], 0, capsys)).split())
     assert "seal.json: damaged (its own digest does not fit)" in text
     assert "name=..." in text
     assert verified(run, capsys).startswith("verify: identical")
@@ -241,7 +229,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The run folder alone, under another name."""
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree((made / "torture" / "latest").resolve(), tmp_path / "elsewhere" / "run"))
 

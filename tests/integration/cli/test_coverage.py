@@ -81,10 +81,8 @@ def test_an_answer_that_is_not_recorded_has_no_lowest_grade() -> None:
 
 
 def test_failures_of_the_system_are_in_the_coverage_of_every_place() -> None:
-    """6 of 10 cases with a system error: 4 of 10 judgements, for the gate and for the table."""
     write(*(without("answer", "contexts", error="500") if i < 6 else RECORD for i in range(10)))
-    gate = "+scoring.gates.true={score: faithfulness, min: 0.5}"
-    assert run(METRICS, gate, "iterations=2") == 3
+    assert run(METRICS, "+scoring.gates.true={score: faithfulness, min: 0.5}", "iterations=2") == 3
     (found,) = read("gates.json")["gates"]
     assert (found["coverage"], found["n_system_error"], found["n_error"]) == (0.4, 12, 0)
     for name in ("faithfulness", "ragas_score"):

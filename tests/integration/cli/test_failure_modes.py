@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from ragpipe.cli.command_line import main
+from tests.support.place import output_of
 from tests.support.weekly_sets import write_weekly_sets
 
 pytestmark = pytest.mark.slow
-
 WORDS = ["judge=rules", "metrics=[rejection_calibration,faithfulness]", "scoring.accept_uncalibrated=true", "report.formats=[markdown]"]
 GATE = "+scoring.gates.refusals={failure_mode: false_rejection, against: latest, max_rise: 0.02, without_cases: not_applicable}"
 
@@ -28,11 +28,8 @@ def sets(here: Path) -> None:
 
 def test_the_dashboard_shows_what_went_down(capsys: pytest.CaptureFixture[str]) -> None:
     """39 wrong refusals of 300 become 8 (7 and 3 by an excuse); 30 % of the partial answers become 84 %; policy stays at 97 %."""
-    assert evaluate("week_before", "name=week_before") == 0
-    assert evaluate("now", "name=now") == 0
-    capsys.readouterr()
-    assert main(["task=compare", "base=week_before", "candidate=now"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    assert (evaluate("week_before", "name=week_before"), evaluate("now", "name=now")) == (0, 0)
+    shown = " ".join(output_of(["task=compare", "base=week_before", "candidate=now"], 0, capsys).out.split())
     for line in (
         r"better: rejection_calibration \+0\.103",
         r"rejection_calibration 0\.847 0\.950 \+0\.103 \[.*?\] 31/269/0 ↑ better",

@@ -15,6 +15,7 @@ from ragpipe.runs.manifest import config_text, copy_prompts, new_manifest, write
 from ragpipe.score import settings
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -30,7 +31,6 @@ def opened(run: Path, **more: object) -> FinishedRun:
 
 
 def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
-    """What a run of these words writes of itself before it judges anything."""
     config = compose(words)
     judge = config.judge.identity_of_judge()
     identity = run_identity(config.identity(), list(config.metrics.values()), data="d" * 64, judge=judge)
@@ -58,8 +58,7 @@ def test_the_identity_of_a_run_comes_back(words: list[str], tmp_path: Path) -> N
 
 def test_a_shipped_default_of_later_is_no_part_of_a_run_made_before(here: Path, monkeypatch) -> None:
     """As by a later version: one more weight, failure mode, composite and axis of the low scores."""
-    words = ["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=rules", "name=x"]
-    assert main(words) == 0
+    assert main(["dataset=demo", "dataset.limit=2", "metrics=[retrieval]", "judge=rules", "name=x"]) == 0
     run = (here / "outputs/x/latest").resolve()
     later = deepcopy(settings.shipped())
     later["weights"]["hit@5"] = 0.5
@@ -84,8 +83,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(here: Path, monkeypatch: pyte
     found = opened(folder.root)
     assert (found.config.plugins, found.config.output_dir, found.config.store.path) == ([], "outputs", None)
     folder.config.write_text(text.replace("RetrievalMetric", "evil_metric.Metric"))
-    assert main(["task=rescore", f"run={folder.root}"]) == 2
-    assert "below a package of `plugins`" in capsys.readouterr().err
+    assert "below a package of `plugins`" in output_of(["task=rescore", f"run={folder.root}"], 2, capsys).err
     assert "evil_metric" not in sys.modules
 
 
@@ -102,8 +100,7 @@ def test_nothing_of_a_folder_is_imported_or_obeyed(here: Path, monkeypatch: pyte
 def test_a_broken_config_is_refused_in_words(config: str, said: str, here: Path, capsys) -> None:
     folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     folder.config.write_text(config)
-    assert main(["task=rescore", f"run={folder.root}"]) == 2
-    shown = capsys.readouterr().err
+    shown = output_of(["task=rescore", f"run={folder.root}"], 2, capsys).err
     assert said in shown
     assert "Traceback" not in shown
     assert "sk-proj-aaaa" not in shown
@@ -121,8 +118,7 @@ def test_a_broken_config_is_refused_in_words(config: str, said: str, here: Path,
 def test_a_broken_manifest_is_refused_in_words(change: dict, said: str, here, capsys) -> None:
     folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
     folder.manifest.write_text(json.dumps(json.loads(folder.manifest.read_text()) | change))
-    assert main(["task=verify", f"run={folder.root}"]) == 2
-    shown = capsys.readouterr().err
+    shown = output_of(["task=verify", f"run={folder.root}"], 2, capsys).err
     assert (said in shown, "Traceback" in shown) == (True, False)
 
 
@@ -131,13 +127,11 @@ def test_a_linked_file_is_not_followed(name: str, here, capsys) -> None:
     folder, _ = written(here / "runs", "dataset=demo", "metrics=[chunk_faithfulness]")
     (folder.root / name).rename(here / "private")
     (folder.root / name).symlink_to(here / "private")
-    assert main(["task=rescore", f"run={folder.root}"]) == 2
-    assert "a symbolic link" in capsys.readouterr().err
+    assert "a symbolic link" in output_of(["task=rescore", f"run={folder.root}"], 2, capsys).err
 
 
 def test_a_run_that_lost_its_cases_is_refused_in_words(here: Path, capsys) -> None:
     folder, _ = written(here / "runs", "dataset=demo", "metrics=[retrieval]")
-    assert main(["task=rescore", f"run={folder.root}"]) == 2
-    text = capsys.readouterr().err
+    text = output_of(["task=rescore", f"run={folder.root}"], 2, capsys).err
     assert f"{folder.samples}: file\n    found:    no such file" in text
     assert "start the run's own command again" in text

@@ -11,10 +11,9 @@ import yaml
 from ragpipe.cli.command_line import compose, main
 from ragpipe.cli.option_files import start_text
 from ragpipe.data.dataset import open_dataset
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
-
 RECORDS: list[dict[str, Any]] = [json.loads(line) for line in start_text("cases.jsonl").splitlines()]
 
 
@@ -45,13 +44,11 @@ def _run_metrics(name: str) -> Any:
 def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = [{**record, "recorded": {"harmfulness": 0.25, "grade": 3}} for record in RECORDS]
     _lines("data/shop.jsonl", records)
-    assert main(["data/shop.jsonl"]) == 0
-    first = capfd.readouterr()
+    first = output_of(["data/shop.jsonl"], 0, capfd)
     assert "a data set in the native form (by id, question" in first.out
     assert "How long may I return a purchase?" in first.out
     assert "3 questions, 3 answers" in first.out
-    scores = _run_metrics("shop")["overall"]["scores"]
-    assert scores["harmfulness"]["mean"] == 0.25
+    assert _run_metrics("shop")["overall"]["scores"]["harmfulness"]["mean"] == 0.25
     assert "not measured, needs a language model: " in first.out
     page = f"report: outputs/shop/{Path('outputs/shop/latest').resolve().name}/report.html\n"
     assert page in first.out
@@ -64,8 +61,7 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
         "grade": {"from": "grade", "low": 1, "high": 5},
     }
     written = {path: path.read_bytes() for path in Path("shop").rglob("*") if path.is_file()}
-    assert main(["data/shop.jsonl"]) == 0
-    second = capfd.readouterr()
+    second = output_of(["data/shop.jsonl"], 0, capfd)
     assert "shop/ was written for this file before: it is used as it is" in second.out
     assert "edited" not in second.out
     assert page in second.out
@@ -79,18 +75,15 @@ def test_a_file_is_recognised_written_run_and_run_again_as_it_is(here: Path, cap
 
 def test_the_command_that_it_prints_runs_the_same(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _lines("shop.jsonl", RECORDS)
-    assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 0
-    out = capfd.readouterr().out
+    out = output_of(["task=init", "from=shop.jsonl", "dir=my"], 0, capfd).out
     assert "written to my/: dataset/my.yaml, experiment/my.yaml, judge/my.yaml" in out
     assert "python -m ragpipe --config-dir my +experiment=my\n" in out
     assert not Path("outputs").exists()
     config = compose(["+experiment=my"], config_dir="my")
-    assert config.dataset.path == "shop.jsonl"
-    assert set(config.metrics) == set(_metrics("my"))
+    assert (config.dataset.path, set(config.metrics)) == ("shop.jsonl", set(_metrics("my")))
     assert {"faithfulness", "retrieval", "context_recall"} <= set(config.metrics)
     assert "correctness" not in config.metrics
-    assert main(["task=init", "from=shop.jsonl", "dir=my"]) == 2
-    assert "overwrites nothing" in capfd.readouterr().err
+    assert "overwrites nothing" in output_of(["task=init", "from=shop.jsonl", "dir=my"], 2, capfd).err
 
 
 def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +99,7 @@ def test_folder_and_data_may_be_moved_together(here: Path, monkeypatch: pytest.M
 
 def test_a_shape_that_is_not_known_is_written_and_not_run(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("logs.csv").write_text('nr;frage;response;passages\n7;Who?;Ada.;"[""Ada wrote it.""]"\n', encoding="utf-8")
-    assert main(["logs.csv"]) == 2
-    out = capfd.readouterr().out
+    out = output_of(["logs.csv"], 2, capfd).out
     text = Path("logs/dataset/logs.yaml").read_text(encoding="utf-8")
     place = next(number for number, line in enumerate(text.splitlines(), 1) if line.startswith("  question: ???"))
     assert f"logs/dataset/logs.yaml:{place}: question: ???\n" in out
@@ -122,8 +114,7 @@ def test_questions_without_answers_wait_for_a_system(here, capfd, monkeypatch) -
     _lines("asked.jsonl", [{"id": "q1", "question": "Who wrote it?", "reference": "Ada."}])
     Path("mybot.py").write_text("def answer(sample):\n    return {'answer': 'Ada.', 'contexts': ['Ada wrote it.']}\n")
     monkeypatch.syspath_prepend(str(here))
-    assert main(["asked.jsonl"]) == 2
-    assert "no answers" in capfd.readouterr().out
+    assert "no answers" in output_of(["asked.jsonl"], 2, capfd).out
     assert {"faithfulness", "context_recall"} <= set(_metrics("asked"))
     assert main(["asked.jsonl", "system=python", "system.callable=mybot:answer", "plugins=[mybot]"]) == 0
     assert _run_metrics("asked")["overall"]["scores"]["faithfulness"]["n_ok"] == 1
@@ -145,19 +136,15 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(here, capfd, words: li
     Path("text.txt").write_text("only prose", encoding="utf-8")
     Path("empty.jsonl").touch()
     before = sorted(here.rglob("*"))
-    assert main(words) == 2
-    assert says in capfd.readouterr().err
+    assert says in output_of(words, 2, capfd).err
     assert sorted(here.rglob("*")) == before
 
 
 def test_another_option_than_that_of_the_folder_is_refused(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _lines("good.jsonl", RECORDS)
     assert main(["task=init", "from=good.jsonl", "dir=good"]) == 0
-    capfd.readouterr()
-    assert main(["good.jsonl", "dataset=ragass"]) == 2
-    assert "did you mean ragas?" in capfd.readouterr().err
-    assert main(["good.jsonl", "dataset=ragas"]) == 2
-    err = capfd.readouterr().err
+    assert "did you mean ragas?" in output_of(["good.jsonl", "dataset=ragass"], 2, capfd).err
+    err = output_of(["good.jsonl", "dataset=ragas"], 2, capfd).err
     assert "'ragas', and good/ was written for this file with dataset=jsonl" in err
     assert "task=init from=good.jsonl as=ragas dir=OTHER" in err
 
@@ -172,8 +159,7 @@ def test_another_option_than_that_of_the_folder_is_refused(here: Path, capfd: py
     ("ragchecker/checking_outputs.json", 10, None, 0),
 ])  # fmt: skip
 def test_a_file_of_a_real_package_is_a_table_at_the_first_try(here, capfd, real_data, file, answers, recorded, code) -> None:
-    source = shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")
-    assert main([source]) == code
+    assert main([shutil.copyfile(real_data / "shapes" / file, f"export{Path(file).suffix}")]) == code
     out = capfd.readouterr().out
     metrics = _run_metrics("export")
     assert metrics["n_cases"] == answers

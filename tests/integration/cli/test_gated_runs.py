@@ -11,11 +11,10 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.comparison.history import HISTORY
+from tests.support.place import output_of
 from tests.support.rejudged import content
 
 pytestmark = pytest.mark.slow
-
-
 QUICK = ["+experiment=quickstart", "metrics=[retrieval]", "dataset.limit=20", "report.formats=[terminal,markdown]"]
 
 
@@ -87,8 +86,7 @@ def test_what_a_gate_can_tell_is_said_before_and_after_the_run(here, capsys) -> 
         "+scoring.gates.slice={score: mrr, where: {method: baseline}, min: 0.8}",
         "+scoring.gates.none={failure_mode: retrieval_miss, max: 0}",
     ]
-    assert main([*QUICK, *gates, "task=plan"]) == 0
-    before = " ".join(capsys.readouterr().out.split())
+    before = " ".join(output_of([*QUICK, *gates, "task=plan"], 0, capsys).out.split())
     # 20 questions, one case of the method each: .8 - 1.96 sqrt(.16 / 20), then Wilson's lower bound at .84; 20 / 23.84 = .84
     assert (
         'gate slice: with 20 cases "at least 0.8" fails 8 of 10 runs of a system at 0.53 or below and passes 8 of 10 at 0.99 '
@@ -98,8 +96,7 @@ def test_what_a_gate_can_tell_is_said_before_and_after_the_run(here, capsys) -> 
     assert main([*QUICK, *gates]) in (0, 3)
     run = (here / "outputs/quickstart/latest").resolve()
     assert "with 19 cases this gate cannot tell 0.70 from 0.8: that takes about" in " ".join(capsys.readouterr().out.split())
-    assert main([*QUICK, *gates, "task=plan"]) == 0
-    assert f"(by the spread in run {run.name})" in " ".join(capsys.readouterr().out.split())
+    assert f"(by the spread in run {run.name})" in " ".join(output_of([*QUICK, *gates, "task=plan"], 0, capsys).out.split())
 
 
 DROP = "{score: mrr, against: %s, max_drop: 0.05}"
@@ -121,10 +118,8 @@ def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
 
 
 def evaluate(late: int, *words: str) -> tuple[int, Path]:
-    """The exit code and the folder of a run of a version that ranks so many late."""
     write_ranks(Path("data.jsonl"), late=late)
-    code = main([*START, "report.formats=[markdown,junit,terminal]", *words])
-    return code, Path(f"{OUT}/latest").resolve()
+    return main([*START, "report.formats=[markdown,junit,terminal]", *words]), Path(f"{OUT}/latest").resolve()
 
 
 def gate_of(run: Path, name: str = "drop") -> dict[str, Any]:
@@ -133,7 +128,6 @@ def gate_of(run: Path, name: str = "drop") -> dict[str, Any]:
 
 
 def rescored(run: Path, *words: str) -> tuple[int, Path]:
-    """The exit code and the folder that scoring a run again made."""
     before = set(run.parent.iterdir())
     code = main(["task=rescore", f"run={run}", *words])
     (made,) = set(run.parent.iterdir()) - before
@@ -154,8 +148,7 @@ def test_a_drop_blocks_and_the_folder_alone_says_so(baseline: Path, capsys: pyte
     assert (code, gate["verdict"], gate["against"]) == (3, "failed", baseline.name)
     assert gate["value"] == pytest.approx(-1 / 3)
     assert gate["paired"]["base"] == pytest.approx(1 - 4 * (2 / 3) / 40)
-    out = " ".join(capsys.readouterr().out.split())
-    assert "BLOCKED: 1 of 1 gate failed: drop change -0.3333" in out
+    assert "BLOCKED: 1 of 1 gate failed: drop change -0.3333" in " ".join(capsys.readouterr().out.split())
     assert main([*START, f"+scoring.gates.drop={DROP % 'latest'}"]) == 3, "the same start again"
     assert Path(f"{OUT}/latest").resolve() == run, "`latest` is not the run itself"
     shutil.rmtree(baseline)
@@ -201,8 +194,7 @@ def test_the_plan_knows_the_baseline_and_refuses_what_the_run_refuses(baseline: 
     assert main([*START, "task=plan", f"+scoring.gates.drop={DROP % 'nowhere'}"]) == 2
     assert "names in outputs: ranks" in capsys.readouterr().err
     wrong = "+scoring.gates.drop={score: faithfulness, against: latest}"
-    assert main([*START, "metrics=[retrieval,faithfulness]", "task=plan", wrong]) == 2
-    assert "no score faithfulness" in capsys.readouterr().err
+    assert "no score faithfulness" in output_of([*START, "metrics=[retrieval,faithfulness]", "task=plan", wrong], 2, capsys).err
 
 
 def test_the_first_run_passes_over_a_gate_that_may_be_not_applicable(here) -> None:
@@ -247,8 +239,7 @@ def runs(here: Path, capsys) -> Path:
 
 
 def test_each_score_is_compared_with_the_run_before_that_measured_it_so(runs: Path, capsys) -> None:
-    assert main(["task=history", "name=nightly"]) == 0
-    shown = capsys.readouterr().out
+    shown = output_of(["task=history", "name=nightly"], 0, capsys).out
     table = pq.read_table(runs / "history" / "history.parquet")
     assert table.schema.names == HISTORY.names
     rows = table.to_pylist()

@@ -12,9 +12,9 @@ import yaml
 from ragpipe.cli.command_line import main
 from ragpipe.cli.file_start import FileStart, start_from
 from ragpipe.testing.openai_server import serving
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 WARRANTY = ["The warranty lasts two years."]
 CELLS = [
     {
@@ -88,7 +88,6 @@ def test_guesses_that_miss_a_question_or_an_answer_wait_for_a_person(rows: list[
 
 @pytest.mark.parametrize("latency", ["latency", "latency (s)"])
 def test_the_table_of_traces_of_langfuse(latency: str) -> None:
-    """Texts, JSON and chat messages in the cells of `input` and `output`; the latency is in seconds."""
     start = _start(TRACES, **{latency: "1.25"})
     assert start.recognised.option == "langfuse_table"
     first, second, third = start.reading.probe
@@ -103,8 +102,7 @@ def test_the_table_of_traces_of_langfuse(latency: str) -> None:
 def test_the_commands_to_go_on_run_as_they_are_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a server on this machine as the provider: its address is the one word that is added."""
     _write(FLAT)
-    assert main(["log.csv"]) == 0
-    out = capfd.readouterr().out
+    out = output_of(["log.csv"], 0, capfd).out
     commands = [shlex.split(line, comments=True) for line in out.splitlines() if line.startswith("  python -m ragpipe ")]
     judged, planned = (words[3:] for words in commands)
     assert "judge=llm" in judged
@@ -133,16 +131,14 @@ def test_metrics_are_chosen_again_for_a_mapping_that_was_completed(capfd: pytest
         )
     ]
     _write(rows)
-    assert main(["log.csv"]) == 2
-    assert "python -m ragpipe log.csv" in capfd.readouterr().out
+    assert "python -m ragpipe log.csv" in output_of(["log.csv"], 2, capfd).out
     mapping, experiment = Path("log/dataset/log.yaml"), Path("log/experiment/log.yaml")
     assert "      - context_recall" not in experiment.read_text(encoding="utf-8").splitlines()
     text = mapping.read_text(encoding="utf-8").replace("question: ???", "question: Frage")
     text = text.replace("answer: ???", """answer: '"Bot-Antwort"'""").replace("  # reference: NAME", "  reference: Soll")
     perhaps = text.partition("; perhaps ")[2].partition("\n")[0]
     mapping.write_text(text.replace("contexts: ???", f"contexts: {perhaps}"), encoding="utf-8")
-    assert main(["log.csv"]) == 0
-    assert "chosen again for what the mapping reads" in capfd.readouterr().out
+    assert "chosen again for what the mapping reads" in output_of(["log.csv"], 0, capfd).out
     assert "      - context_recall" in experiment.read_text(encoding="utf-8").splitlines()
     scores = json.loads(Path("outputs/log/latest/final/metrics.json").read_text())["overall"]["scores"]
     assert scores["context_recall"]["n_ok"] == 2

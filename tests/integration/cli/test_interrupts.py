@@ -21,7 +21,6 @@ from tests.support.harness import arguments, write_cases
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 CASES = 24
 
 
@@ -78,8 +77,7 @@ def test_an_interrupted_cell_ends_its_run_and_the_next_one_goes_on(words: list[s
     assert asked < 2 * CASES, "it was under way"
     assert all(line["written"] for line in server.log), "what was in flight has landed"
     assert len(server.log) == asked
-    assert working() == []
-    assert list(tmp_path.rglob(".lock")) == []
+    assert (working(), list(tmp_path.rglob(".lock"))) == ([], [])
     time.sleep(0.3)
     assert server.arrivals == asked, "nothing is asked after the cell has ended"
     cell(words)
@@ -91,8 +89,7 @@ def test_a_second_interrupt_gives_up_what_hangs(words: list[str], server: OpenAI
     server.faults = [ServerFault.read("hang:after=6")]
     found = cell([*words, "judge.timeout_s=3600"], interrupts=[0.1, 1], when=lambda: server.arrivals >= 12)
     assert isinstance(found, KeyboardInterrupt)
-    assert working() == []
-    assert list(tmp_path.rglob(".lock")) == []
+    assert (working(), list(tmp_path.rglob(".lock"))) == ([], [])
 
 
 def test_a_third_interrupt_does_not_end_the_process_of_a_script() -> None:
@@ -140,8 +137,7 @@ def test_a_run_in_a_thread_is_stopped_from_another_one(words: list[str], server:
     thread.join(HANGS_AFTER_S)
     assert [type(error) for error in failures] == [Interrupted]
     assert server.arrivals < 2 * CASES
-    assert list(tmp_path.rglob(".lock")) == []
-    assert ragpipe.stop() == 0
+    assert (list(tmp_path.rglob(".lock")), ragpipe.stop()) == ([], 0)
     ragpipe.run(words)
     assert Counter(line["body"] for line in server.log).most_common(1)[0][1] == 1
     assert sorted(finished(tmp_path)) == [f"q{i:05d}" for i in range(CASES)]

@@ -15,6 +15,7 @@ from ragpipe.calibration.label_files import draw_folders, read_draw, read_drawn,
 from ragpipe.cli.command_line import main
 from ragpipe.core.sample import answer_digest
 from ragpipe.runs.measured_cases import CaseReader
+from tests.support.place import output_of
 from tests.support.rejudged import content
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
@@ -25,7 +26,6 @@ def label(run: Path, *words: str) -> int:
 
 
 def draw(run: Path, *words: str) -> Path:
-    """The folder of the draw that these words make."""
     before = {folder: (folder / "draw.json").stat().st_mtime_ns for folder in draw_folders(run)}
     assert label(run, "label.metric=faithfulness", *words) == 0
     changed = [f for f in draw_folders(run) if before.get(f) != (f / "draw.json").stat().st_mtime_ns]
@@ -38,7 +38,6 @@ def items(folder: Path) -> list[str]:
 
 
 def sheet(folder: Path, path: Path, annotator: str, labels: dict[str, str]) -> Path:
-    """The sheet of a draw, filled in for these items."""
     with open(folder / "sheet.csv", encoding="utf-8-sig", newline="") as file:
         rows = [row | {"annotator": annotator, "label": labels.get(row["item"], "")} for row in csv.DictReader(file)]
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -49,15 +48,13 @@ def sheet(folder: Path, path: Path, annotator: str, labels: dict[str, str]) -> P
 
 
 def blocks_of(page: Path) -> dict[str, Any]:
-    """The data blocks of a page, decoded."""
     found = re.findall(r'<script type="text/plain" id="block-(\w+)">([^<]*)</script>', page.read_text(encoding="utf-8"))
     return {name: json.loads(gzip.decompress(base64.b64decode(text))) for name, text in found}
 
 
 def test_a_draw_names_its_cases_and_its_probabilities(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = draw(run, "label.n=4")
-    said = capsys.readouterr().out
-    assert "4 of 10 cases with a value of faithfulness" in said
+    assert "4 of 10 cases with a value of faithfulness" in capsys.readouterr().out
     made, rows = read_draw(folder), read_drawn(folder).to_pylist()
     assert (made.metric, made.score, made.cases, made.low, made.high) == ("faithfulness", "faithfulness", 10, 0, 1)
     assert [(grade.name, grade.value) for grade in made.grades] == [("all", 1), ("partly", 0.5), ("none", 0)]
@@ -73,8 +70,7 @@ def test_a_draw_grows_and_keeps_its_cases_and_labels(run: Path) -> None:
     folder = draw(run, "label.n=4")
     first = items(folder)
     assert label(run, f"label.import=[{sheet(folder, run.parent / 'a.csv', 'ann', {first[0]: 'all'})}]") == 0
-    assert draw(run, "label.n=7") == folder
-    assert items(folder)[:4] == first
+    assert (draw(run, "label.n=7"), items(folder)[:4]) == (folder, first)
     assert len(items(folder)) == 7
     assert read_labels(folder)["probability"].to_pylist() == [0.7]
     assert label(run, "label.metric=faithfulness", "label.n=4") == 0
@@ -124,7 +120,7 @@ def test_labels_of_several_people_come_back(run: Path, capsys: pytest.CaptureFix
     assert main(["task=verify", f"run={run}"]) == 0
 
 
-def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_another_draw_and_changed_labels_are_found(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = draw(run, "label.n=4")
     good = sheet(folder, run.parent / "good.csv", "ann", dict.fromkeys(items(folder), "all"))
     bad = run.parent / "bad.jsonl"
@@ -135,12 +131,6 @@ def test_a_file_of_another_draw_changes_nothing(run: Path, capsys: pytest.Captur
     assert f"{bad}:1" in said
     assert f"a draw of this run: {folder.name}" in said
     assert content(run) == before
-
-
-def test_a_changed_label_is_found(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = draw(run, "label.n=4")
     assert label(run, f"label.import=[{sheet(folder, run.parent / 'a.csv', 'ann', {items(folder)[0]: 'all'})}]") == 0
-    table = pq.read_table(folder / "labels.parquet")
-    pq.write_table(table.slice(0, 0), folder / "labels.parquet")
-    assert main(["task=verify", f"run={run}"]) == 3
-    assert f"labels/{folder.name}/labels.parquet" in capsys.readouterr().out
+    pq.write_table(pq.read_table(folder / "labels.parquet").slice(0, 0), folder / "labels.parquet")
+    assert f"labels/{folder.name}/labels.parquet" in output_of(["task=verify", f"run={run}"], 3, capsys).out

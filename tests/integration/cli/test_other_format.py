@@ -17,9 +17,9 @@ from ragpipe.core.errors import FormatMismatch
 from ragpipe.core.version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 OTHERS = (1, FORMAT + 1, None, str(FORMAT))
 """Older, newer, none, and what only looks like the number."""
 
@@ -41,7 +41,6 @@ class Bench:
         return [word for word in self.words if word.startswith("judge")]
 
     def tree(self) -> dict[str, Any]:
-        """Every file and folder below the output folder: bytes, times and inodes."""
         found = {}
         for path in sorted((self.root / "out").rglob("*")):
             state = path.lstat()
@@ -65,7 +64,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, OpenA
 
 @pytest.fixture
 def bench(made: tuple[Path, OpenAIServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
-    """A copy of the run in a place of its own."""
     root, server = made
     monkeypatch.chdir(tmp_path)
     shutil.copytree(root / "out", tmp_path / "out", symlinks=True)
@@ -105,10 +103,8 @@ def age(store: Path, number: int = 0) -> None:
 def refused(bench: Bench, words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The message of a start that must end with exit 2, no request and no change anywhere below the output folder."""
     before, asked = bench.tree(), len(bench.server.log)
-    assert main(words) == 2
-    said = capsys.readouterr()
-    assert bench.tree() == before
-    assert len(bench.server.log) == asked
+    said = output_of(words, 2, capsys)
+    assert (bench.tree(), len(bench.server.log)) == (before, asked)
     return said.err
 
 
@@ -138,8 +134,7 @@ def test_the_command_of_a_run_does_not_resume_one_of_another_format(bench, numbe
     give_format(bench.run, number)
     (bench.run / "report.md").unlink()  # a resumed run would write it anew
     for words in (bench.words, [*bench.words, "iterations=2"], [*bench.words, "retry_errors=true"]):
-        said = refused(bench, words, capsys)
-        assert ("no format number" if number is None else f"format {number}") in said
+        assert ("no format number" if number is None else f"format {number}") in refused(bench, words, capsys)
     with pytest.raises(FormatMismatch, match=r"manifest\.json"):
         ragpipe.load(bench.run)
 
@@ -150,9 +145,7 @@ def test_runs_of_another_format_are_named_and_the_others_listed(bench: Bench, ca
     give_format(bench.run, 1)
     (bench.run / "iteration-1" / "metrics.json").write_text("no longer read")
     other = (bench.run.parent / "latest").resolve()
-    capsys.readouterr()
-    assert main(["task=runs", f"output_dir={bench.root / 'out'}"]) == 0
-    said = capsys.readouterr().out
+    said = output_of(["task=runs", f"output_dir={bench.root / 'out'}"], 0, capsys).out
     assert f"{bench.run} is refused: format 1, made by ragpipe {ragpipe.__version__}" in said
     listed = {line.split("`")[1]: line for line in (bench.run.parent / "runs.md").read_text().splitlines() if line.startswith("| `")}
     assert "refused: format 1" in listed[bench.run.name]
@@ -202,12 +195,7 @@ def test_every_task_that_looks_into_the_store_refuses_one_of_another_format(benc
     assert not (bench.root / "exported.jsonl").exists()
 
 
-def test_a_store_of_a_newer_ragpipe_says_which(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    age(bench.store, FORMAT + 1)
-    assert f"format {FORMAT + 1}, made by ragpipe {ragpipe.__version__}" in refused(bench, bench.words, capsys)
-
-
-def test_exported_calls_of_another_format_are_not_taken_in(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_and_exports_of_another_format_say_which(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in (bench.root / "calls.jsonl").read_text().splitlines()]
     assert {row["format"] for row in rows} == {FORMAT}
     for number in (1, None):
@@ -215,3 +203,5 @@ def test_exported_calls_of_another_format_are_not_taken_in(bench: Bench, capsys:
         (bench.root / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
         words = ["task=store", "action=import", "from=other.jsonl", f"output_dir={bench.root / 'out'}"]
         assert "other.jsonl: format" in refused(bench, words, capsys)
+    age(bench.store, FORMAT + 1)
+    assert f"format {FORMAT + 1}, made by ragpipe {ragpipe.__version__}" in refused(bench, bench.words, capsys)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ragpipe.cli.command_line import main
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs
-
 LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 
 # rag-evaluation-framework.md, 4.1 and 5.2: the worked examples, with an answer that breaks a policy
@@ -53,8 +53,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plain_file_of_answers_is_measured_by_the_whole_pack(capfd: pytest.CaptureFixture[str]) -> None:
     answers = [{"id": "a", "question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}]
     Path("answers.jsonl").write_text("\n".join(map(json.dumps, answers)), encoding="utf-8")
-    assert main(["answers.jsonl", "+mode=pack_rag", "judge=rules"]) == 3
-    out, warned = capfd.readouterr()
+    out, warned = output_of(["answers.jsonl", "+mode=pack_rag", "judge=rules"], 3, capfd)
     for metric in ("context_relevance", "answer_relevance", "policy_compliance"):
         assert f"{metric}: the rules judge cannot answer it; needs judge=llm" in warned
     verdicts = gates("pack_rag")
@@ -70,15 +69,13 @@ def test_a_plain_file_of_answers_is_measured_by_the_whole_pack(capfd: pytest.Cap
     assert verdicts["groundedness"] == "uncalibrated"
     assert "not measured, needs" not in out
     assert "+mode=pack_rag judge=llm judge.model=openai/gpt-4o-mini-2024-07-18\n" in out
-    assert main(["answers.jsonl", "+mode=debug"]) == 0
-    assert "gpt-4o-mini-2024-07-18 'metrics=[" in capfd.readouterr().out
+    assert "gpt-4o-mini-2024-07-18 'metrics=[" in output_of(["answers.jsonl", "+mode=debug"], 0, capfd).out
 
 
 def test_the_test_cases_of_the_framework_are_planned_and_measured(capfd: pytest.CaptureFixture[str]) -> None:
     Path("cases.json").write_text(json.dumps(CASES), encoding="utf-8")
     words = ["dataset=eval_set", "dataset.path=cases.json", "+mode=pack_rag"]
-    assert main([*words, *LLM, "task=plan"]) == 0
-    planned = capfd.readouterr().out
+    planned = output_of([*words, *LLM, "task=plan"], 0, capfd).out
     wanted = (
         "should_answer_complete 0 of 100, should_answer_partial 1 of 50, should_reject_policy 1 of 100, should_reject_no_context 0 of 30"
     )
@@ -88,5 +85,4 @@ def test_the_test_cases_of_the_framework_are_planned_and_measured(capfd: pytest.
     assert float(found[1]) < float(found[2])
     assert main([*words, "judge=rules"]) == 3
     verdicts = gates("pack_rag")
-    assert verdicts["training_cutoff_excuse"] == "passed"
-    assert verdicts["source_policy"] == "uncalibrated"
+    assert (verdicts["training_cutoff_excuse"], verdicts["source_policy"]) == ("passed", "uncalibrated")

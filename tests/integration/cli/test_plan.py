@@ -16,15 +16,14 @@ from ragpipe.judge.answers import YesNo
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
+from tests.support.place import output_of
 from tests.support.rejudged import KEY
 
 pytestmark = pytest.mark.slow  # whole runs
-
 CASE = {"question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}
 
 
 def write(folder: Path, *cases: dict[str, object]) -> list[str]:
-    """The words for a data set of these cases."""
     lines = [json.dumps({"id": f"q{i}"} | CASE | case) for i, case in enumerate(cases)]
     (folder / "cases.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return ["dataset=jsonl", f"dataset.path={folder / 'cases.jsonl'}", f"output_dir={folder}"]
@@ -33,8 +32,7 @@ def write(folder: Path, *cases: dict[str, object]) -> list[str]:
 def test_the_demonstration_is_short_and_warns_of_nothing(tmp_path, capfd, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     out = tmp_path / "plan.json"
-    assert main(["+experiment=quickstart", "task=plan", f"output_dir={tmp_path}", f"plan.out={out}"]) == 0
-    printed, warned = capfd.readouterr()
+    printed, warned = output_of(["+experiment=quickstart", "task=plan", f"output_dir={tmp_path}", f"plan.out={out}"], 0, capfd)
     assert warned == ""
     assert len(printed.splitlines()) <= 50
     plan = json.loads(out.read_text(encoding="utf-8"))
@@ -54,11 +52,9 @@ def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(tmp_p
         "'metrics.recorded.take={helpfulness: {low: 0, high: 1}}'; check the scales, and add higher_is_better: false where a "
         "high value is a bad one\n"
     )
-    assert main([*words, "task=plan"]) == 0
-    out, planned = capfd.readouterr()
+    out, planned = output_of([*words, "task=plan"], 0, capfd)
     assert unscored in out
-    assert main([*words, "name=other"]) == 0
-    out, started = capfd.readouterr()
+    out, started = output_of([*words, "name=other"], 0, capfd)
     assert unscored in out
     for line in lines:
         assert planned.count(line) == 1
@@ -68,8 +64,7 @@ def test_what_cannot_be_measured_is_said_by_the_plan_and_when_a_run_starts(tmp_p
 def test_a_live_system_is_counted_and_its_questions_are_profiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = write(tmp_path, {"answer": None, "contexts": None}, {"answer": None, "contexts": None, "id": "Q0"})
     live = ["system=http", "system.url=http://127.0.0.1:9/ask", "system.repeats=3", "metrics=[faithfulness]"]
-    assert main([*words, *live, "task=plan"]) == 0
-    printed, warned = capfd.readouterr()
+    printed, warned = output_of([*words, *live, "task=plan"], 0, capfd)
     assert "2 samples; the http system is asked 3 times for each when the run starts: 6 questions to it" in printed
     assert "1 id differs from another in case or blanks only, first 'Q0' and 'q0'" in warned
     assert "faithfulness" not in warned
@@ -106,12 +101,9 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
         assert len(server.log) == asked, "the second run takes every reply from the store"
     assert asked == 4 * 3, "a reader that knows no YES goes through all chunks"
     assert before.name != after.name
-    assert before.parent == after.parent
-    assert no == [0.0] * 4
+    assert (before.parent, no) == (after.parent, [0.0] * 4)
     assert 1.0 in values, "the replies do say YES somewhere"
-    assert [json.loads((run / "manifest.json").read_text())["identity"]["parser"] for run in (before, after)] == [
-        PARSER - 1, PARSER,
-    ]  # fmt: skip
+    assert [json.loads((run / "manifest.json").read_text())["identity"]["parser"] for run in (before, after)] == [PARSER - 1, PARSER]
 
 
 @pytest.mark.thorough(tried=2)
@@ -120,8 +112,7 @@ def test_another_reader_reads_the_stored_replies_again_in_a_run_of_its_own(here:
     ("overall_score", ["retrieval_score", "faithfulness"], ["chunk_faithfulness"]),  # the parts with a weight
 ])  # fmt: skip
 def test_a_figure_is_explained_by_any_of_its_names(run: Path, metric: str, shown: list[str], hidden: list[str], capsys) -> None:
-    assert main(["task=explain", f"run={run}", "case=q1", f"metric={metric}"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = output_of(["task=explain", f"run={run}", "case=q1", f"metric={metric}"], 0, capsys).out.splitlines()
     above = next(number for number, line in enumerate(lines) if line.startswith("overall_score = "))
     scores = set(re.findall(r"[\w@]+", " ".join(lines[lines.index("") : above])))
     assert set(shown) <= scores
@@ -146,22 +137,18 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as monkey, serving(script=never) as server:
         monkey.chdir(here)
         monkey.setenv(KEY, "sk-sentinel-4242")
-        words = arguments(here / "data.jsonl", here / "out", server.url, "metrics.faithfulness.batch=1")
-        assert main(words) == 0
+        assert main(arguments(here / "data.jsonl", here / "out", server.url, "metrics.faithfulness.batch=1")) == 0
         yield (here / "out" / "torture" / "latest").resolve()
 
 
 def questions(out: str) -> list[tuple[str, str]]:
-    """Who asked (metric / step), and everything that stands under it, in the order of the page."""
     parts = re.split(r"^question \d+ of \d+: (.*) \(ask\)$", out, flags=re.M)
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_the_questions_of_a_chain_stand_by_rank_and_those_of_a_fan_out_by_index(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = (wide / "iteration-1" / "judge_inputs.parquet").read_bytes()
-    capsys.readouterr()
-    assert main(["task=explain", f"run={wide}", "case=q", "messages=true"]) == 0
-    found = questions(capsys.readouterr().out)
+    found = questions(output_of(["task=explain", f"run={wide}", "case=q", "messages=true"], 0, capsys).out)
     expected = [
         ("faithfulness / extract", ""),
         *(("faithfulness / verify", f"Claim {i} holds.") for i in range(1, SENTENCES + 1)),
@@ -194,13 +181,10 @@ def test_a_question_of_several_methods_is_a_table_of_them(here, monkeypatch, cap
     assert main([*words, "report.formats=[]"]) in (0, 4)
     capsys.readouterr()
     explained = ["task=explain", "run=outputs/x/latest"]
-    assert main([*explained, "case=q1"]) == 0
-    out = capsys.readouterr().out
+    out = output_of([*explained, "case=q1"], 0, capsys).out
     lines = {line.split()[0]: re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.strip()}
     assert lines["faithfulness"][:3] == ["faithfulness", "1 passed", "0 failed"]
     assert lines["faithfulness"][3].startswith("skipped: ")
     assert "HTTP 500 from the index" in out
-    assert main([*explained, "case=q1", "method=b"]) == 0
-    assert "\nfaithfulness = 0" in capsys.readouterr().out
-    assert main([*explained, "case=q2"]) == 0
-    assert "faithfulness 1" in capsys.readouterr().out
+    assert "\nfaithfulness = 0" in output_of([*explained, "case=q1", "method=b"], 0, capsys).out
+    assert "faithfulness 1" in output_of([*explained, "case=q2"], 0, capsys).out

@@ -13,9 +13,9 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, running, serving
 from tests.support.harness import Server, committed, finish, kill_after, repeats_of_finished
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow
-
 KEY = "RAGPIPE_TEST_KEY"
 SAME, LOST, ASKED = 3, 2, 10
 """Pairs with the same answer, with a side without one, and those that a judge is asked about."""
@@ -45,7 +45,6 @@ def cases(version: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the runs `before` and `after`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY, "sk-sentinel-4242")
     for name in ("before", "after"):
@@ -75,7 +74,6 @@ def words(url: str, *more: str) -> list[str]:
 
 
 def asked_run(name: str = "after") -> Path:
-    """The newest run in which a judge was asked."""
     manifests = [path for path in Path("outputs", name).glob("*/manifest.json") if "pair" in json.loads(path.read_text())["data"]]
     return max(manifests, key=lambda path: json.loads(path.read_text())["created_at"]).parent
 
@@ -104,11 +102,9 @@ def test_two_calls_a_pair_none_for_equal_answers_and_none_again(
     assert "preference" in [reason["code"] for reason in verdict["reasons"]]
     for page in ("comparison.md", "compare.html"):
         assert "preferred: wins 8" in next(Path("outputs/after/comparisons").glob(f"*/{page}")).read_text()
-
     assert main(words(server.url)) == 0
     assert main([*words(server.url)[:4], "compare.preference=false"]) == 0
-    assert server.tries == 2 * ASKED
-    assert compared()["comparisons"][0]["preference"] == found
+    assert (server.tries, compared()["comparisons"][0]["preference"]) == (2 * ASKED, found)
     assert main(["task=verify", f"run={asked_run()}"]) == 0
     assert Path("outputs/after/latest").resolve().name != asked_run().name
 
@@ -123,7 +119,7 @@ def test_the_judge_sees_the_contexts_of_both_sides(here: Path, server: OpenAISer
     assert [text.index("Long: case 9") < text.index("Case 9 says so.") for text in shown] == [False, True]
 
 
-def test_a_judge_that_goes_by_the_order_finds_ties(here: Path) -> None:
+def test_another_order_or_no_reply(here: Path) -> None:
     with serving(script=FIRST) as server:
         assert main(words(server.url)) == 0
     found = compared()["comparisons"][0]["preference"]
@@ -142,8 +138,7 @@ def test_what_cannot_be_asked_is_refused_before_a_call(
     here: Path, server: OpenAIServer, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [word for word in words(server.url) if not ("judge" in word and more == ["judge=rules"])]
-    assert main([*given, *more]) == 2
-    assert said in capsys.readouterr().err
+    assert said in output_of([*given, *more], 2, capsys).err
     assert server.tries == 0
 
 
@@ -218,9 +213,7 @@ def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: Open
     assert main([*given[:1], "compare=methods", "run=three", "compare.base_method=c"]) == 0
     assert main([*given, "base=three", "candidate=three", "compare.base_method=a"]) == 0  # other pairs of the same tables
     assert server.tries == 2 * 3 * 8
-    capsys.readouterr()
-    assert main([*given[:1], "compare=methods", "run=three"]) == 0
-    assert capsys.readouterr().out.count("preference by") == 2
+    assert output_of([*given[:1], "compare=methods", "run=three"], 0, capsys).out.count("preference by") == 2
 
 
 @pytest.mark.parametrize(("method", "shown"), [("m1", True), ("m2", False)])
@@ -236,9 +229,7 @@ def test_a_preference_counts_for_the_methods_that_were_paired(
         assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[format]", f"name={name}", "report.formats=[]"]) == 0
     given = ["task=compare", "base=two", "candidate=one"]
     assert main([*given, *words(server.url)[4:], "compare.accept=[data]", "compare.base_method=m1"]) == 0
-    capsys.readouterr()
-    assert main([*given, f"compare.base_method={method}"]) == 0
-    assert ("preference by" in capsys.readouterr().out) is shown
+    assert ("preference by" in output_of([*given, f"compare.base_method={method}"], 0, capsys).out) is shown
     gate = "+scoring.gates.chosen={preference_against: two}"
     assert main(["task=rescore", "run=one", gate, "report.formats=[]"]) == 3
     (gates,) = [json.loads(path.read_text())["gates"] for path in Path("outputs/one").glob("*/gates.json") if "chosen" in path.read_text()]
@@ -299,8 +290,7 @@ def test_a_gate_on_a_preference_waits_for_it_and_never_asks(here: Path, server: 
     passed = decided("task=rescore", f"run={run}", "scoring.accept_uncalibrated=true")
     assert (passed["verdict"], passed["n_ok"]) == ("passed", SAME + ASKED)
     strict = decided("task=rescore", f"run={run}", "scoring.accept_uncalibrated=true", "scoring.gates.chosen.min_win_rate=0.99")
-    assert strict["verdict"] == "failed"
-    assert server.tries == tries
+    assert (strict["verdict"], server.tries) == ("failed", tries)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,6 @@ from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow
-
-
 CASES = 4
 NOTE = "recorded on a Tuesday from a server of this test"
 
@@ -75,8 +73,7 @@ def test_a_recording_answers_everything_and_its_note_is_shown(recording: Recordi
         assert NOTE in (recording.folder() / page).read_text()
     scores = recording.metrics()["overall"]["scores"]
     assert scores == recording.metrics("live")["overall"]["scores"]
-    assert scores["correctness"]["n_ok"] == CASES
-    assert recording.metrics()["judge"]["note"] == NOTE
+    assert (scores["correctness"]["n_ok"], recording.metrics()["judge"]["note"]) == (CASES, NOTE)
     assert {row["paid_by"] for row in inputs_of(recording.folder())} == {"recording-2026-11-24/1"}
     cost = json.loads((recording.folder() / "iteration-1" / "cost.json").read_text())
     assert (cost["spent"]["replies"], cost["saved"]["replies"], cost["wasted"]["replies"]) == (0, CASES, 0)
@@ -123,7 +120,6 @@ ASK_AGAIN = "a template, an answer type or a case was changed: record anew (benc
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of a new user: an empty folder, and no word but the experiment."""
     here = tmp_path_factory.mktemp("quickstart_llm")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -135,7 +131,7 @@ def document(folder: Path, name: str) -> dict[str, Any]:
     return json.loads((folder / "iteration-1" / name).read_text(encoding="utf-8"))
 
 
-def test_every_question_has_a_recorded_reply(folder: Path) -> None:
+def test_the_shipped_recording_answers_all_and_nothing_else(folder: Path) -> None:
     rows = inputs_of(folder)
     assert Counter(row["status"] for row in rows) == {"ok": len(rows)}, ASK_AGAIN
     assert {row["metric"] for row in rows} == JUDGED
@@ -143,18 +139,11 @@ def test_every_question_has_a_recorded_reply(folder: Path) -> None:
     assert (cost["spent"]["replies"], cost["saved"]["replies"]) == (0, len({row["key"] for row in rows}))
     with closing(sqlite3.connect(folder.parents[1] / ".store" / "calls.sqlite")) as store:
         assert store.execute("SELECT COUNT(*) FROM calls").fetchone() == (0,)
-
-
-def test_no_reply_is_shipped_that_nobody_asks_for(folder: Path) -> None:
     header, *lines = map(json.loads, RECORDING.read_text(encoding="utf-8").split("\n")[:-1])
     assert {line["key"] for line in lines} == {row["key"] for row in inputs_of(folder)}
     assert header["replies"] == len(lines) <= 600
     assert RECORDING.stat().st_size <= 400_000
-
-
-def test_it_says_that_it_is_a_recording(folder: Path) -> None:
-    metrics = document(folder, "metrics.json")
-    assert "reader/llm-2026-11-22@recorded (uncalibrated)" in metrics["signature"]
+    assert "reader/llm-2026-11-22@recorded (uncalibrated)" in document(folder, "metrics.json")["signature"]
     for page in ("report.md", "report.html"):
         text = (folder / page).read_text(encoding="utf-8")
         assert "recorded on 2026-11-22 from a large language model" in text

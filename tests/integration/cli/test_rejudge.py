@@ -12,11 +12,10 @@ from ragpipe.cli.command_line import main
 from ragpipe.core.version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.integration.cli.test_verify import cell
+from tests.support.place import output_of
 from tests.support.rejudged import CASES, CHUNKS, KEY, content, travelled
 
 pytestmark = pytest.mark.slow
-
-
 ALWAYS_NO = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
 SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
 
@@ -42,7 +41,6 @@ def inputs(folder: Path) -> list[dict]:
 
 
 def sibling(run: Path) -> Path:
-    """The one folder beside the run."""
     (found,) = [path for path in run.parent.iterdir() if path.is_dir() and not path.is_symlink() and path != run]
     return found
 
@@ -52,8 +50,7 @@ def test_the_same_judge_is_asked_nothing_and_the_run_stays_as_it_is(run: Path) -
     with serving() as server:
         assert main(words(run, server)) == 0
         assert server.tries == 0
-    assert content(run) == before
-    assert [path.name for path in run.parent.iterdir()] == ["run"]
+    assert (content(run), [path.name for path in run.parent.iterdir()]) == (before, ["run"])
 
 
 def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(run: Path, capsys) -> None:
@@ -73,9 +70,7 @@ def test_another_judge_asks_new_questions_only_where_a_chain_went_another_way(ru
     assert asked == len(new) == len(old | new)
     assert f"{len(new & old)} the same as there, {len(new - old)} new" in said
     found = json.loads((made / "agreement.json").read_text())
-    assert found["questions"] == {
-        "old": len(old), "new": len(new), "new_payloads": len(new - old), "calls": asked, "same_calls": 0,
-    }  # fmt: skip
+    assert found["questions"] == {"old": len(old), "new": len(new), "new_payloads": len(new - old), "calls": asked, "same_calls": 0}
 
 
 def test_prompts_travel_with_the_run_unless_those_of_now_are_asked_for(run: Path, tmp_path: Path) -> None:
@@ -123,8 +118,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(run: Path, capsys,
         config.write_text(text)
         (run / "seal.json").unlink()  # a stranger may make a new one
         for extra in ((), ("judge.model=openai/other-2026-01-01",), ("judge.temperature=0.3",)):
-            assert main(words(run, None, *extra)) == 2
-            assert "a judge that you name" in capsys.readouterr().err
+            assert "a judge that you name" in output_of(words(run, None, *extra), 2, capsys).err
         assert main(words(run, ours, model=OTHER)) == 0
         assert (theirs.tries, ours.tries > 0) == (0, True)
     assert not Path("stolen").exists()
@@ -138,9 +132,7 @@ def test_a_strangers_folder_decides_nothing_about_a_live_call(run: Path, capsys,
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(run: Path, capsys, extra: str, said: str) -> None:
     nowhere = OpenAIServer()
     nowhere.url = "http://127.0.0.1:9/v1"  # asking there would end with exit code 5
-    given = words(run, nowhere, model=OTHER)
-    assert main([*given, extra]) == 2
-    assert said in capsys.readouterr().err
+    assert said in output_of([*words(run, nowhere, model=OTHER), extra], 2, capsys).err
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
@@ -177,17 +169,13 @@ def test_exports_are_sealed_and_a_later_start_does_not_bless_a_changed_one(here,
         path.write_bytes(good)
 
 
-def test_a_run_without_a_seal_is_taken_as_it_is(run: Path) -> None:
+def test_seals_that_are_missing_or_damaged(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "seal.json").unlink()
     cell("samples.parquet", "relevant_chunks", 2, lambda _: None)(run)
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
-
-
-def test_a_damaged_seal_vouches_for_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seal = run / "seal.json"
     seal.write_text(seal.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
-    assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 2
-    assert "seal.json" in capsys.readouterr().err
+    assert "seal.json" in output_of(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"], 2, capsys).err
 
 
 def test_a_run_that_kept_no_replies_cannot_be_verified(here, capsys) -> None:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli.command_line import main
+from tests.support.place import output_of
 from tests.support.rejudged import CASES, content, travelled
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -60,8 +61,7 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
     for name in ("samples.parquet", "outputs.parquet", "iteration-1/scores.parquet", "iteration-1/judge_inputs.parquet"):
         assert (made / name).stat().st_ino == (run / name).stat().st_ino, "linked, not copied"
     bill = calls(made)
-    assert bill["spent"]["calls"] == 0
-    assert bill["used"] == calls(run)["used"]
+    assert (bill["spent"]["calls"], bill["used"]) == (0, calls(run)["used"])
     first = content(made)
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.chunk_faithfulness=0"]) == 0
     assert content(made) == first
@@ -92,8 +92,7 @@ def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str]
     (["dataset.limit=1"], "a change of what is frozen"), (["iterations=2"], "a change of what is frozen"),
 ])  # fmt: skip
 def test_what_would_have_to_ask_is_refused_and_leaves_nothing(run: Path, capsys, words: list[str], said: str) -> None:
-    assert main(["task=rescore", f"run={run}", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert said in output_of(["task=rescore", f"run={run}", *words], 2, capsys).err
     assert siblings(run) == []
 
 
@@ -101,8 +100,7 @@ def test_without_stored_replies_scoring_changes_and_parameters_say_why_not(here:
     run = travelled(here, "keep_messages=false")
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.faithfulness=0.1"]) == 0
     assert len(siblings(run)) == 1
-    assert main(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"]) == 2
-    assert "keep_messages=false" in capsys.readouterr().err
+    assert "keep_messages=false" in output_of(["task=rescore", f"run={run}", "metrics.retrieval.k=[2]"], 2, capsys).err
     assert len(siblings(run)) == 1
     row = pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()[0]
     assert (row["messages"], row["reply"]) == (None, None)

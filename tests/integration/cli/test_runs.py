@@ -15,6 +15,7 @@ from ragpipe.core.errors import OutputError
 from ragpipe.runs.run_list import write_run_list
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.store.run_folder import RunFolder
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow
 WORDS = ["dataset=demo", "metrics=[retrieval]", "name=x", "dataset.limit=4", "report.formats=[]"]
@@ -25,8 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`outputs/x` with two runs that differ in a weight and in a gate; both are scored, neither has an export."""
     home = tmp_path_factory.mktemp("home")
     for more in (["scoring.thresholds.retrieval_score=0.1"], ["+scoring.gates={r: {score: retrieval_score, min: 1.0}}"]):
-        code = main([*WORDS, f"output_dir={home}/outputs", *more])
-        assert code == (3 if "gates" in more[0] else 0)
+        assert main([*WORDS, f"output_dir={home}/outputs", *more]) == (3 if "gates" in more[0] else 0)
     return home / "outputs" / "x"
 
 
@@ -48,12 +48,10 @@ def rows(folder: Path) -> list[list[str]]:
 
 
 def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["task=runs", f"output_dir={folder.parent}", "name=x"]) == 0
-    out = capsys.readouterr().out
+    out = output_of(["task=runs", f"output_dir={folder.parent}", "name=x"], 0, capsys).out
     head, first, second = rows(folder)
     assert head[:5] == ["run", "created", "state", "cases", "judge"]
-    assert head[-3:] == ["gates", "cost", "differs in"]
-    assert head[5] == "retrieval_score"
+    assert (head[-3:], head[5]) == (["gates", "cost", "differs in"], "retrieval_score")
     cells = dict(zip(head, second, strict=True))
     metrics = json.loads((folder / cells["run"] / "iteration-1" / "metrics.json").read_text())
     mean = metrics["overall"]["scores"]["retrieval_score"]["mean"]
@@ -67,7 +65,7 @@ def test_all_runs_stand_in_one_table(folder: Path, capsys: pytest.CaptureFixture
     assert second[0] in out
 
 
-def test_broken_folders_get_a_line(folder: Path) -> None:
+def test_broken_folders_and_a_strangers_manifest(folder: Path) -> None:
     whole = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     for name, manifest in {"aaaaaaaaaaaa": None, "bbbbbbbbbbbb": "{", "dddddddddddd": '{"format": 99}'}.items():
         (folder / name).mkdir()
@@ -83,9 +81,6 @@ def test_broken_folders_get_a_line(folder: Path) -> None:
     assert states["dddddddddddd"] == "refused: format 99, it does not say which ragpipe made it"
     assert states["eeeeeeeeeeee"] == "broken: metrics.json: its bytes are not what they were"
     assert all(states[name] == "complete" for name in whole)
-
-
-def test_texts_of_a_strangers_manifest_are_no_markup(folder: Path) -> None:
     run = next(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
     manifest = json.loads((run / "manifest.json").read_text())
     evil = "<img src=x> | ![a](http://evil) `|` \x1b[2J"
@@ -103,8 +98,7 @@ def test_every_name_is_found_and_links_are_passed_over(folder: Path, capsys: pyt
     (folder.parent / "loop").symlink_to(folder.parent)
     assert main(["task=runs", f"output_dir={folder.parent}"]) == 0
     assert sorted(str(p.relative_to(folder.parent)) for p in folder.parent.rglob("runs.md")) == ["team/nightly/runs.md", "x/runs.md"]
-    assert main(["task=runs", f"output_dir={folder.parent}", "name=run"]) == 2
-    assert "no run folder in it" in capsys.readouterr().err
+    assert "no run folder in it" in output_of(["task=runs", f"output_dir={folder.parent}", "name=run"], 2, capsys).err
 
 
 def test_a_finished_run_is_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,8 +121,7 @@ def test_a_finished_run_is_exported(folder: Path, capsys: pytest.CaptureFixture[
     ("formats=[xlsx]", "one of csv, json, html, junit"),
 ])  # fmt: skip
 def test_what_cannot_be_exported(folder: Path, word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["task=export", f"run={folder / 'latest'}", word]) == 2
-    assert said in capsys.readouterr().err
+    assert said in output_of(["task=export", f"run={folder / 'latest'}", word], 2, capsys).err
 
 
 def test_a_run_that_is_not_scored_or_at_work_is_not_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,8 +129,7 @@ def test_a_run_that_is_not_scored_or_at_work_is_not_exported(folder: Path, capsy
     with FolderLock(run.root):
         assert main(["task=export", f"run={run.root}"]) == OutputError.exit_code
     (run.iteration(1).metrics).unlink()
-    assert main(["task=export", f"run={run.root}"]) == 2
-    assert "no iteration that is scored" in capsys.readouterr().err
+    assert "no iteration that is scored" in output_of(["task=export", f"run={run.root}"], 2, capsys).err
 
 
 @pytest.mark.parametrize("word", ["x", "x/latest", "latest", "run id", "folder"])
@@ -145,10 +137,8 @@ def test_every_task_finds_the_run_by_the_same_words(folder: Path, word: str, cap
     newest = RunFolder.find(folder).root
     run = {"run id": newest.name, "folder": str(newest)}.get(word, word)
     start = [f"run={run}", f"output_dir={folder.parent}"]
-    assert main(["task=verify", *start]) == 0
-    assert newest.name in capsys.readouterr().out
-    assert main(["task=export", "formats=[csv]", *start]) == 0
-    assert str(newest) in capsys.readouterr().out
+    assert newest.name in output_of(["task=verify", *start], 0, capsys).out
+    assert str(newest) in output_of(["task=export", "formats=[csv]", *start], 0, capsys).out
     case = f"case={pq.read_table(newest / 'samples.parquet')['id'][0]}"
     assert main(["task=explain", case, *start]) == 0
 
@@ -156,8 +146,7 @@ def test_every_task_finds_the_run_by_the_same_words(folder: Path, word: str, cap
 @pytest.mark.parametrize("task", ["rescore", "verify", "explain", "label", "export", "calibrate", "rejudge"])
 def test_a_run_that_is_not_there_is_named_with_those_like_it(folder: Path, task: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = {"explain": ["case=q1"], "calibrate": ["calibrate.recorded={retrieval_score: human}"]}.get(task, [])
-    assert main([f"task={task}", f"run={folder.parent}/xx/latest", f"output_dir={folder.parent}", *more]) == 2
-    said = capsys.readouterr().err
+    said = output_of([f"task={task}", f"run={folder.parent}/xx/latest", f"output_dir={folder.parent}", *more], 2, capsys).err
     assert "there is no such run" in said
     assert "xx/latest" in said
     assert "did you mean x?" in said

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from ragpipe.cli.command_line import main
 from ragpipe.core.digest import sha256
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
-from tests.support.place import Place
+from tests.support.place import Place, output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 CASES = 4
 
 
@@ -24,14 +22,12 @@ CASES = 4
 def place(here: Path, capsys: Any) -> Iterator[Place]:
     data = write_cases(here / "data.jsonl", CASES)
     with serving() as server:
-        words = arguments(data, here / "out", server.url, metrics="correctness")
-        yield Place(server, words, here, capsys)
+        yield Place(server, arguments(data, here / "out", server.url, metrics="correctness"), here, capsys)
 
 
 def test_stats_count_what_the_log_counts(place: Place) -> None:
     assert place.run() == CASES
-    text = place.task("task=store", f"to={place.root / 'stats.json'}")
-    assert "price unknown" in text
+    assert "price unknown" in place.task("task=store", f"to={place.root / 'stats.json'}")
     found = json.loads((place.root / "stats.json").read_text())
     used = place.json("iteration-1/cost.json")["used"]
     assert (found["replies"]["calls"], found["failures"]["calls"]) == (CASES, 0)
@@ -63,8 +59,7 @@ def test_prune_counts_then_deletes_and_the_bill_stays(place: Place) -> None:
 @pytest.mark.parametrize("days", ["-1", "100001", "1e12", ".inf", ".nan"])
 def test_an_age_that_no_call_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], days: str) -> None:
     words = ["task=store", "action=prune", f"older_than_days={days}", f"output_dir={tmp_path}"]
-    assert main(words) == 2
-    assert "older_than_days" in capsys.readouterr().err
+    assert "older_than_days" in output_of(words, 2, capsys).err
 
 
 def test_unused_is_what_no_run_rests_on(place: Place) -> None:

@@ -25,8 +25,6 @@ from tests.support.harness import (
 )
 
 pytestmark = pytest.mark.slow
-
-
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 SUBMITIT = ("hydra/launcher=submitit_local",)
 has_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs the extra submitit")
@@ -135,11 +133,9 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
         assert code == 0, text
         assert repeats_of_finished(server, kills) == []
         asked = len(server.requests())
-        assert finish(again, here)[0] == 0
-        assert len(server.requests()) == asked
+        assert (finish(again, here)[0], len(server.requests())) == (0, asked)
     (folder,) = sweeps(here)
-    assert {row["state"] for row in table(folder)} == {"complete"}
-    assert len(runs(here)) == 2
+    assert ({row["state"] for row in table(folder)}, len(runs(here))) == ({"complete"}, 2)
 
 
 @pytest.mark.thorough
@@ -174,8 +170,7 @@ def test_two_jobs_at_the_same_time_ask_equal_questions_once(here: Path, launcher
         assert set(server.bodies().values()) == {1}
     (folder,) = sweeps(here)
     rows = [row for row in table(folder) if row["score"] == "faithfulness"]
-    assert [row["job"] for row in rows] == [0, 1, 2]
-    assert {row["standing"] for row in rows} == {"equal"}
+    assert ([row["job"] for row in rows], {row["standing"] for row in rows}) == ([0, 1, 2], {"equal"})
     assert sum(row["calls_spent"] for row in rows) == rows[0]["calls_used"], "what one paid the others read"
 
 

@@ -14,6 +14,7 @@ from ragpipe.cli.command_line import main
 from ragpipe.runs.identity import metric_sources
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -94,8 +95,7 @@ def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixt
     capfd.readouterr()
     assert main(words) == 0
     assert mean("mine", "fixed") == 0.75
-    said = capfd.readouterr().out
-    assert f"differs from run {first}: code of metric fixed\n" in said
+    assert f"differs from run {first}: code of metric fixed\n" in capfd.readouterr().out
     assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[mymetrics]"]) == 3
     assert "differs  the source of a metric: metrics.fixed.source.mymetrics.fixed" in capfd.readouterr().out
     write("mymetrics/fixed.py", COMPUTED.format(value="0.25"))
@@ -176,11 +176,8 @@ def live(here: Path) -> Path:
 
 def test_an_edited_system_is_asked_anew_and_that_is_said_first(live: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = run_id("live")
-    capfd.readouterr()
-    assert main(LIVE) == 0
-    said = capfd.readouterr().out
-    assert asked() == 6
-    assert answers() == {"Paris is the capital of France."}
+    said = output_of(LIVE, 0, capfd).out
+    assert (asked(), answers()) == (6, {"Paris is the capital of France."})
     places = [said.index(f"differs from run {first}: code of the system\n"),
               said.index("outputs are collected again"), said.index("collected 3 outputs")]  # fmt: skip
     assert places == sorted(places)

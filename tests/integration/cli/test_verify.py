@@ -31,8 +31,7 @@ def run(finished: Path, here: Path) -> Path:
 
 def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
-    code = main(["task=verify", f"run={run}"])
-    return code, capsys.readouterr().out
+    return main(["task=verify", f"run={run}"]), capsys.readouterr().out
 
 
 def frozen(run: Path) -> set[Path]:
@@ -84,7 +83,6 @@ def text(file: str, old: str, new: str) -> Callable[[Path], None]:
 
 
 def flipped(value: str) -> str:
-    """One bit of one letter, away from the start where there is one."""
     place = next(i for i, letter in enumerate(value) if (letter.isalpha() and i >= len(value) // 3) or i == len(value) - 1)
     return value[:place] + chr(ord(value[place]) ^ 1) + value[place + 1 :]
 

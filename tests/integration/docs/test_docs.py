@@ -63,7 +63,6 @@ QUICKSTART = "python -m ragpipe +experiment=quickstart"
 
 
 def ragpipe_commands(section: Section) -> set[str]:
-    """The commands of a section that are run here."""
     lines = {line for step in section.steps if step.kind == "commands" for line in commands(step.text)}
     return {line for line in lines if line.startswith("python -m ragpipe ")} - {QUICKSTART}
 
@@ -114,7 +113,6 @@ def example_address() -> Iterator[str]:
 
 @pytest.fixture
 def here(code_here, monkeypatch) -> Path:
-    """An empty folder to start in, with the variables that the pages name."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("BOT_TOKEN", "b0t")
     monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-test")

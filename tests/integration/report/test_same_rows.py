@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from ragpipe.cli.command_line import main
 from ragpipe.report.model import Cell, Medium, Note, Report, Section, Table, TableColumn, TableRow, Verbatim, plain_text, texts_of
 from ragpipe.report.report_data import ReportData
 from ragpipe.report.settings import ReportSettings
@@ -20,12 +19,11 @@ from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.finished_runs import FinishedRuns
+from tests.support.place import output_of
 from tests.support.reports import html_of, markdown_of, terminal_of
 from tests.support.terminals import drawn_lines, on_a_terminal
 
 pytestmark = pytest.mark.slow
-
-
 GATES = "+scoring.gates={ranking: {score: mrr, min: 0.99}, depth: {score: recall@5, min: 0.1, tier: quality}}"
 RUNS = {
     "one iteration": [],
@@ -194,8 +192,7 @@ def test_the_result_of_the_quickstart_fits_a_screen(run: RunFolder, columns: int
     """With the plan, two lines of progress and the path of the report. A category has a line."""
     data = read_report_data(run, run.iteration(1), ReportSettings(percent=["faithfulness"]))
     lines = terminal_of(build_report(data), columns).splitlines()
-    plan = math.ceil(76 / columns)
-    assert len(lines) + plan + 2 + 1 + 3 <= most, "with three lines of warnings"
+    assert len(lines) + math.ceil(76 / columns) + 2 + 1 + 3 <= most, "with three lines of warnings"
     assert max(map(columns_of, lines)) <= columns
     shown = "\n".join(lines)
     for method in ("baseline", "rerank", "no_rerank_small_k"):
@@ -208,11 +205,9 @@ def test_a_start_prints_at_most_32_lines_and_the_page_last(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("ragpipe.report.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
-    assert main(["+experiment=quickstart"]) == 0
-    shown = capfd.readouterr()
+    shown = output_of(["+experiment=quickstart"], 0, capfd)
     assert _screen_lines(shown.out + shown.err, 80) <= 32
-    page = shown.out.splitlines()[-1].removeprefix("report: ")
-    assert Path(page).is_file()
+    assert Path(shown.out.splitlines()[-1].removeprefix("report: ")).is_file()
 
 
 @pytest.mark.thorough
@@ -220,8 +215,7 @@ def test_a_sweep_of_four_jobs_is_one_table(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("ragpipe.report.console.PLAIN_S", 3600)  # a line of progress more for each 5 s of a slow machine
-    assert main(SWEEP) == 0
-    shown = capfd.readouterr()
+    shown = output_of(SWEEP, 0, capfd)
     assert _screen_lines(shown.out + shown.err, 80) <= 30
     lines = shown.out.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("job ")] == ["1/4", "2/4", "3/4", "4/4", "method"]
@@ -273,7 +267,6 @@ def start(tmp_path: Path, server: OpenAIServer, capture: Capture, *words: str, c
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("name", CAPTURES)
 def test_a_slow_judge_on_a_terminal(tmp_path: Path, server: OpenAIServer, name: str) -> None:
-    """13 cases of 39 calls, 0.7 s a reply, the first alone."""
     capture = CAPTURES[name]
     text = start(tmp_path, server, capture)
     lines = drawn_lines(text)

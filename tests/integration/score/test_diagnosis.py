@@ -19,8 +19,6 @@ from tests.support.reports import markdown_of, report_of, terminal_of
 from tests.support.run_tables import Row, records, score, write_run
 
 pytestmark = pytest.mark.slow
-
-
 YES_NO = {"chunk_faithfulness": {}, "chunk_relevancy": {}}
 SCALES = {"correctness": (1, 5), "answer_faithfulness": (1, 5), "answer_completeness": (1, 5), "groundedness": (0, 5)}
 HIT = {"hit@5": 1.0, "mrr": 1.0}
@@ -127,8 +125,7 @@ def test_words_belong_to_the_run_that_shows_them() -> None:
 def test_the_report_says_what_is_wrong(tmp_path: Path) -> None:
     rows = [Row(f"q{n}|`", "a", {"faithfulness": 0.1, "answer_relevance": 1.0, "mrr": 1.0}) for n in range(2)]
     write_run(tmp_path, [*rows, Row("miss", "a", {"mrr": 0.0}), Row("x", "a", {"mrr": 0.5})])
-    metrics = score(tmp_path, SPECS, ScoringSettings(slices=[]))
-    report = report_of(diagnosis_section(ReportData(metrics, {})))
+    report = report_of(diagnosis_section(ReportData(score(tmp_path, SPECS, ScoringSettings(slices=[])), {})))
     page = markdown_of(report)
     assert "`hallucination`: 2 of 4 (50.0%)" in page
     assert "**Try:** Tighten the system prompt: use only facts from the contexts" in page
@@ -151,14 +148,9 @@ def test_words_of_a_configuration_are_no_markup() -> None:
 
 
 DEMO = Path(ragpipe.__file__).parent / "data" / "demo" / "cases.jsonl"
-SEEN = {
-    "retrieval_miss", "scope_miss", "false_acceptance", "hallucinated_unanswerable", "empty_answer", "system_error",
-    "missing_citation",
-}  # fmt: skip
+SEEN = {"retrieval_miss", "scope_miss", "false_acceptance", "hallucinated_unanswerable", "empty_answer", "system_error", "missing_citation"}
 # What the quickstart's computed scores and its rules judge can see of the rest: planted cases found, of how many.
-PARTLY = {
-    "unsupported_claim": (15, 20), "false_rejection": (6, 7), "stale_source": (2, 3),
-}  # fmt: skip
+PARTLY = {"unsupported_claim": (15, 20), "false_rejection": (6, 7), "stale_source": (2, 3)}
 
 
 @pytest.fixture(scope="module")
@@ -252,8 +244,7 @@ def test_a_method_that_never_has_a_score_empties_it_for_nobody(tmp_path: Path) -
     ]
     write_run(tmp_path, rows)
     scores = score(tmp_path, [FAITHFUL, RECALL], PLAIN)["shared"]["scores"]
-    assert set(scores["recall@5"]["methods"]) == {"a", "b"}
-    assert scores["recall@5"]["n_questions"] == 2
+    assert (set(scores["recall@5"]["methods"]), scores["recall@5"]["n_questions"]) == ({"a", "b"}, 2)
     assert set(scores["faithfulness"]["methods"]) == {"a", "b", "closed"}
 
 
@@ -270,8 +261,7 @@ def test_methods_are_compared_on_shared_questions(finished_runs: FinishedRuns) -
     on the 19 questions for which all three methods have a value by 5.3 (92.1 to 86.8)."""
     run = ragpipe.load(finished_runs.of("+experiment=quickstart").latest())
     everything = {name: g["scores"]["faithfulness"]["mean"] for name, g in run.metrics["by"]["method"].items()}
-    assert round(everything["no_rerank_small_k"], 3) == 0.875
-    assert round(everything["rerank"], 3) == 0.893
+    assert (round(everything["no_rerank_small_k"], 3), round(everything["rerank"], 3)) == (0.875, 0.893)
     for metrics in (run.metrics, run.final):
         shared = metrics["shared"]
         assert (shared["n_questions"], shared["of"]) == (21, 40)
