@@ -19,13 +19,11 @@ from tests.support.harness import run_folder
 from tests.support.thoroughness import some_of
 
 pytestmark = pytest.mark.slow  # several whole runs
-
 Make = Callable[..., Bench]
 CASES = 12
 
 
 def stopped(b: Bench, after: int = 16, **options: Any) -> Ran:
-    """A start that the provider ends in the middle; afterwards it is well again."""
     b.fault(f"401:after={after}")
     ran = b.run(concurrency=4, **options)
     assert ran.code == 5, ran.text
@@ -63,8 +61,7 @@ def test_damaged_frozen_cases_are_refused_and_made_again_as_the_message_says(ben
     assert len(b.server.log) == before
     (path.parent / "manifest.json").unlink()  # as the message says
     ran = b.run()
-    assert ran.code == 0
-    assert path.read_bytes() == whole
+    assert (ran.code, path.read_bytes()) == (0, whole)
     assert not answered & {line["body"] for line in b.server.log[before:]}
     assert [row["status"] for row in ran.rows()] == ["ok"] * CASES
 
@@ -100,7 +97,7 @@ def test_a_folder_or_its_lock_that_goes_away_during_the_run(bench, damage: Calla
     assert [row["status"] for row in again.rows()] == ["ok"] * 40
 
 
-def test_other_answers_for_finished_cases_are_never_taken_in_silence(bench: Make) -> None:
+def test_what_was_asked_again_is_told_where_it_contradicts(bench: Make) -> None:
     b = bench(cases=CASES)
     stopped(b, after=6, metrics="correctness")
     shutil.rmtree(b.folder / "out" / ".store")

@@ -118,8 +118,7 @@ def test_a_read_only_folder(bench: Make, tmp_path: Path, where: str) -> None:
     b = bench()
     with _mounted(tmp_path / "closed", "ro", "size=1m") as closed:
         ran = b.run(f"{where}={closed}/x")
-    assert ran.code == 6
-    assert ran.requests == []
+    assert (ran.code, ran.requests) == (6, [])
     assert "read-only" in ran.text
     assert "plan:" not in ran.text
 

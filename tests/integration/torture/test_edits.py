@@ -13,10 +13,10 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import ROOT, arguments, environment, write_cases
+from tests.support.place import output_of
 from tests.support.rows import first_rows
 
 pytestmark = pytest.mark.slow  # several whole runs
-
 CASES = 12
 METRICS = "faithfulness,chunk_faithfulness"
 
@@ -82,7 +82,6 @@ NOTHING = [
     ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),
 ]  # fmt: skip
 
-
 EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concurrency"}
 """Of each kind of edit one is tried with every start of the tests."""
 
@@ -93,12 +92,15 @@ def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0
 
 
-def test_the_plan_counts_only_what_is_not_stored(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plans_comments_and_a_moved_server(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*bench.args, "task=plan"]) == 0
     assert f"no new call to openai/test-model-2026-01-01@test: all {bench.whole} replies are stored" in capsys.readouterr().out
     more = [a.replace(METRICS, METRICS + ",groundedness") for a in bench.args]
-    assert main([*more, "task=plan"]) == 0
-    assert f"about {CASES} new calls" in capsys.readouterr().out
+    assert f"about {CASES} new calls" in output_of([*more, "task=plan"], 0, capsys).out
+    with serving() as moved:
+        args = [a.replace(bench.server.url, moved.url) for a in bench.args]
+        assert main(args) == 0
+        assert moved.log == []
 
 
 def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
@@ -111,36 +113,21 @@ def test_a_comment_in_a_template_costs_no_call(bench: Bench) -> None:
         path.write_text(text)
 
 
-def test_one_prompt_version_asks_that_step_alone(bench: Bench) -> None:
+def test_an_edit_asks_its_own_step_metric_or_case_alone(bench: Bench) -> None:
     folder = bench.prompts / "faithfulness"
-    text = (folder / "verify.v2.jinja").read_text()
-    (folder / "verify.v3.jinja").write_text(text.rstrip() + "\nBe brief.\n")
+    (folder / "verify.v3.jinja").write_text((folder / "verify.v2.jinja").read_text().rstrip() + "\nBe brief.\n")
     assert bench.new_calls("metrics.faithfulness.prompts.verify=v3") == bench.verify
     assert bench.new_calls("metrics.faithfulness.prompts.verify=v3") == 0
-
-
-def test_one_more_metric_asks_its_own_questions(bench: Bench) -> None:
     assert bench.new_calls(args=[a.replace(METRICS, METRICS + ",correctness") for a in bench.args]) == CASES
-
-
-@pytest.mark.parametrize("edit", ["judge.model=openai/other-model-2026-02-02", "judge.season=s2"])
-def test_another_judge_or_season_asks_everything(bench: Bench, edit: str) -> None:
-    assert bench.new_calls(edit) == bench.whole
-
-
-def test_one_changed_answer_asks_for_that_case(bench: Bench) -> None:
     lines = bench.data.read_text().splitlines()
     record = json.loads(lines[3])
     record["answer"] = "Case 3 says something else. It also names nobody."
     changed = bench.folder / "changed.jsonl"
     changed.write_text("\n".join([*lines[:3], json.dumps(record), *lines[4:]]) + "\n")
     args = [re.sub(r"^dataset\.path=.*", f"dataset.path={changed}", a) for a in bench.args]
-    new = bench.new_calls(args=args)
-    assert 0 < new <= bench.whole / CASES + 4, "one case's questions, no other's"
+    assert 0 < bench.new_calls(args=args) <= bench.whole / CASES + 4, "one case's questions, no other's"
 
 
-def test_a_moved_server_with_the_same_endpoint_asks_nothing(bench: Bench) -> None:
-    with serving() as moved:
-        args = [a.replace(bench.server.url, moved.url) for a in bench.args]
-        assert main(args) == 0
-        assert moved.log == []
+@pytest.mark.parametrize("edit", ["judge.model=openai/other-model-2026-02-02", "judge.season=s2"])
+def test_another_judge_or_season_asks_everything(bench: Bench, edit: str) -> None:
+    assert bench.new_calls(edit) == bench.whole

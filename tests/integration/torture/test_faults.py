@@ -9,13 +9,11 @@ from tests.support.checks import Bench, Ran
 from tests.support.harness import environment
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 Make = Callable[..., Bench]
 KEY = environment()["RAGPIPE_TEST_KEY"]
 
 
 def _slow(*values: object) -> object:
-    """One of many alike: the default suite takes the most telling."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -48,8 +46,7 @@ def test_an_unusable_provider_ends_the_run_at_once(bench: Make, fault: str, word
     assert "to go on where it stopped" in ran.text
     b.fault()
     again = b.run()
-    assert again.code == 0
-    assert max(again.bodies.values()) == 1
+    assert (again.code, max(again.bodies.values())) == (0, 1)
     _status(again, ok=12)
 
 
@@ -61,8 +58,7 @@ def test_a_provider_that_turns_unusable_keeps_what_it_answered(bench: Make, faul
     b.fault(f"{fault}{',' if ':' in fault else ':'}after=10")
     ran = b.run(concurrency=4)
     answered = {r["body"] for r in ran.requests if r["status"] == 200}
-    assert ran.code == 5
-    assert len(answered) == 10
+    assert (ran.code, len(answered)) == (5, 10)
     assert len(ran.requests) <= 10 + 4
     assert max(ran.bodies.values()) == 1, "no try is repeated"
     b.fault()
@@ -83,8 +79,7 @@ def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> N
     assert row["sample_id"] == "q00003"
     assert "Invalid value for 'messages[0].content'" in row["reason"]
     assert "bad_request" in row["details"]
-    assert ran.coverage["faithfulness"] == pytest.approx(23 / 24)
-    assert ran.state == "complete"
+    assert (ran.coverage["faithfulness"], ran.state) == (pytest.approx(23 / 24), "complete")
     assert b.run().requests == [], "a permanent failure is that case's result"
     b.fault()
     assert b.run().requests == [], "and stays so"

@@ -20,7 +20,6 @@ from tests.support.waiting import HANGS_AFTER_S
 
 has_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs the extra submitit")
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 RUN = ("dataset=mine", "metrics=[retrieval]")
 X = ("task=plan", "+experiment=x")
 HEAD = "# @package _global_\ndefaults:\n  - override /dataset: mine\n  - override /metrics: [retrieval]\n"
@@ -51,7 +50,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def some(rows: Sequence[Any], names: Sequence[str] | None = None, fast: int = 4) -> list[Any]:
-    """`first_rows` under ids that a terminal can show."""
     values = [row if isinstance(row, tuple) else (row,) for row in rows]
     titles = names or [str(row[0])[:40] for row in values]
     ids = (f"{place} {title!r}" for place, title in enumerate(titles))
@@ -241,7 +239,6 @@ ENV = [
     ("${oc.create:'{a: \"\\${oc.env:%s}\"}'}", "created"),
 ]  # fmt: skip
 
-
 WAYS = [(text, "MY_PASSWORD") for text, _ in ENV] + [(ENV[0][0], name) for name in SECRETS if name != "MY_PASSWORD"]
 
 
@@ -273,8 +270,7 @@ def test_no_task_shows_one(task: str, here: Path, capfd: pytest.CaptureFixture[s
 def test_other_variables_are_read_and_the_environment_is_not_written_down(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUN_NAME", "from-the-environment")
     monkeypatch.setenv("MAX_TOKENS", "12")
-    words = [*RUN, "name=${oc.env:RUN_NAME}", 'seed="${oc.decode:${oc.env:MAX_TOKENS}}"']
-    assert main(words) == 0
+    assert main([*RUN, "name=${oc.env:RUN_NAME}", 'seed="${oc.decode:${oc.env:MAX_TOKENS}}"']) == 0
     assert (here / "outputs/from-the-environment/latest/seal.json").is_file()
     assert [value for value in SECRETS.values() if places_of(here, value)] == []
 
@@ -317,12 +313,9 @@ OTHER_NAMES = [
 ]  # fmt: skip
 
 
-def test_names_of_secret_variables() -> None:
+def test_secrets_are_told_from_honest_names_and_texts(tmp_path: Path) -> None:
     assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
     assert [name for name in OTHER_NAMES if is_secret_name(name)] == []
-
-
-def test_values_that_may_stand_in_honest_texts_are_no_known_secrets(tmp_path: Path) -> None:
     environ = {
         "A_KEY": str(tmp_path), "B_KEY": "short", "C_KEY": "HOME_OF_EVERYTHING", "HOME_OF_EVERYTHING": "/", "D_KEY": "a/b/c/d/e/f/g/h",
     }  # fmt: skip
@@ -355,8 +348,7 @@ UP = ["v1/../../../outside", "../v1", "/tmp/v1", "v1\0", "", "v", "V1", "v1/x", 
 def test_a_version_is_no_path(version: str, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A folder `direct.v1` would make `direct.v1/../../../outside.jinja` a file outside."""
     (here / "prompts/answer_relevance/direct.v1").mkdir(parents=True)
-    body = (ROOT / "prompts/answer_relevance/direct.v1.jinja").read_text()
-    (here / "outside.jinja").write_text(body)
+    (here / "outside.jinja").write_text((ROOT / "prompts/answer_relevance/direct.v1.jinja").read_text())
     (here / "conf/experiment/x.yaml").write_text(
         HEAD.replace("retrieval", "answer_relevance")
         + f"prompt_dirs: [prompts]\nmetrics: {{answer_relevance: {{prompts: {{direct: {json.dumps(version)}}}}}}}\n"

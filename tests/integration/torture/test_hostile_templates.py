@@ -21,6 +21,7 @@ from ragpipe.judge.prompt import MAX_RENDERED
 from ragpipe.judge.prompt_library import PromptLibrary
 from tests.support.checks import Bench, places_of
 from tests.support.harness import environment, start
+from tests.support.place import output_of
 from tests.support.waiting import HANGS_AFTER_S
 
 HEAD = "---\nroles: {q: text, items: claims, contexts: sources}\n---\n[[user]]\n"
@@ -86,14 +87,11 @@ def test_a_head_is_checked_like_any_yaml(text: str, tmp_path: Path) -> None:
     assert str(tmp_path / "t/ask.v1.jinja") in caught.value.problems[0].where
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_faults_of_templates_name_their_file(tmp_path: Path) -> None:
     library = write(tmp_path, "")
     (tmp_path / "t/ask.v1.jinja").write_bytes(HEAD.encode() + b"{{ q }}\ncaf\xe9\n")
     with pytest.raises(PromptError, match=r"ask\.v1\.jinja:6.*\n.*0xe9"):
         library.load("t", "ask", "v1")
-
-
-def test_the_faults_of_an_included_template_are_its_own(tmp_path: Path) -> None:
     own = "{% include 't/a.jinja' %}{{ q }}"
     write(tmp_path, own)
     (tmp_path / "t/a.jinja").write_text("{% include 't/b.jinja' %}")
@@ -103,6 +101,10 @@ def test_the_faults_of_an_included_template_are_its_own(tmp_path: Path) -> None:
     (tmp_path / "t/e.jinja").write_text("one\n{{ q | shout }}")
     with pytest.raises(PromptError, match=r"t/e\.jinja:2"):
         write(tmp_path, own.replace("t/a", "t/e")).load("t", "ask", "v1")
+    prompt = write(tmp_path, "{{ q }}{{ items }}").load("t", "ask", "v1")
+    assert len(prompt.render(q="x" * (MAX_RENDERED - 100), items=["a"])) == 1
+    with pytest.raises(PromptTooLong, match=r"ask: the variable q has 4,000,001 characters"):
+        prompt.render(q="x" * (MAX_RENDERED + 1), items=["a"])
 
 
 GOOD = [  # a template, and the text that Jinja itself would give; values are fenced
@@ -126,13 +128,6 @@ def test_what_an_author_needs(body: str, expected: str, tmp_path: Path) -> None:
     assert text == expected
 
 
-def test_a_text_over_the_limit_names_the_variable_and_its_length(tmp_path: Path) -> None:
-    prompt = write(tmp_path, "{{ q }}{{ items }}").load("t", "ask", "v1")
-    assert len(prompt.render(q="x" * (MAX_RENDERED - 100), items=["a"])) == 1
-    with pytest.raises(PromptTooLong, match=r"ask: the variable q has 4,000,001 characters"):
-        prompt.render(q="x" * (MAX_RENDERED + 1), items=["a"])
-
-
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -141,8 +136,7 @@ def test_one_text_too_long_costs_its_case_alone(bench, capfd: pytest.CaptureFixt
     record = json.loads(lines[1])
     record["answer"] = "long " * 900_000
     b.data.write_text("\n".join([lines[0], json.dumps(record), *lines[2:]]) + "\n")
-    assert main(b.args("task=plan")) == 0
-    shown = " ".join(capfd.readouterr())
+    shown = " ".join(output_of(b.args("task=plan"), 0, capfd))
     assert "1 case is too long for a question, first q00001" in " ".join(shown.split()), shown
     ran = b.run("scoring.coverage_floor=0.5")
     assert ran.code == 0, ran.text
@@ -173,8 +167,7 @@ def test_a_strangers_run_folder_is_read_by_the_same_rules(here: Path, capsys) ->
         before = change()
         assert before
         for task in ("rescore", "verify"):
-            assert main([f"task={task}", f"run={folder.root}"]) == 2
-            err = capsys.readouterr().err
+            err = output_of([f"task={task}", f"run={folder.root}"], 2, capsys).err
             assert says in err
             assert "Traceback" not in err
         template.write_text(kept)

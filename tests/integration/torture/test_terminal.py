@@ -33,8 +33,6 @@ from tests.support.rows import first_rows
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
-
-
 Make = Callable[..., Bench]
 
 
@@ -58,11 +56,7 @@ def _words(b: Bench, metrics: str = "retrieval") -> str:
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    "ending",
-    ["| head -1", "| true", ">&-", "2>&-", ">&- 2>&- <&-",
-     ">/dev/full"],
-)  # fmt: skip
+@pytest.mark.parametrize("ending", ["| head -1", "| true", ">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full"])
 def test_nobody_reads_what_it_says(bench: Make, ending: str) -> None:
     b = bench()
     done = _shell(f"$PY -m ragpipe {_words(b, 'faithfulness')} {ending}", b.folder)
@@ -116,8 +110,7 @@ def test_hostile_texts_drive_neither_terminal_nor_page(bench: Make) -> None:
     ran = b.run("scoring.coverage_floor=0", "scoring.slices=[category,difficulty]")
     assert ran.code == 0, ran.text
     assert sum(row["status"] == "error" for row in ran.rows()) == 4
-    shown = ran.text.replace("\r", "")
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", shown)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", ran.text.replace("\r", ""))
     assert "pwned" not in {p.name for p in b.folder.rglob("*")}
     page = (ran.folder / "report.md").read_text(encoding="utf-8")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", page)
@@ -142,8 +135,7 @@ def test_hostile_texts_in_a_plan_and_an_error(bench: Make) -> None:
     b = bench()
     _hostile(b)
     plan = b.run("task=plan", "dataset.limit=1")
-    assert plan.code == 0
-    assert plan.requests == []
+    assert (plan.code, plan.requests) == (0, [])
     assert "\x1b" not in plan.text
     b.data.write_text(
         json.dumps({"id": "a", "question": "q", "answer": ["\x1b[31m"]}) + "\n" + '{"id": "\x1b]0;x\x07", broken\n', encoding="utf-8"
@@ -259,8 +251,7 @@ def test_four_threads_at_once(here: Path, settled: dict[str, Any]) -> None:
     OmegaConf.clear_resolver("mine")
     assert [found[str(i)] for i in range(4)] == [1, 1, 1, 1], found
     assert [type(found[str(i)]) for i in (4, 5)] == [ConfigError, ConfigError], found
-    assert found["wrong"] == 0
-    assert differences(settled) == []
+    assert (found["wrong"], differences(settled)) == (0, [])
 
 
 PROGRAMME = """
