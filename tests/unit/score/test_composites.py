@@ -21,7 +21,6 @@ from tests.support.run_tables import Row, records, score, score_iterations, stor
 
 pytestmark = pytest.mark.slow
 
-
 PARTS = [
     ScoreSpec("faithfulness"), ScoreSpec("context_precision", 0, 100), ScoreSpec("context_recall", 0, 100),
     ScoreSpec("answer_relevance"),
@@ -81,37 +80,28 @@ def test_a_composite_stands_in_metrics_like_any_score(tmp_path: Path) -> None:
 
 
 def test_a_part_that_the_run_has_not_is_left_out_and_said(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 0.5})])
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
     metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
-    assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 50
+    assert metrics["overall"]["scores"]["ragas_score"]["mean"] == 75
+    assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
     assert metrics["composite_parts"]["ragas_score"] == {
         "measured": ["faithfulness", "answer_relevance"], "absent": ["context_precision", "context_recall"],
     }  # fmt: skip
     assert measured_parts("ragas_score", metrics) == ("2 of 4 parts", "faithfulness, answer_relevance")
-    assert measured_parts("faithfulness", metrics) == ("", "")
-
-
-def test_a_single_part_is_no_composite(tmp_path: Path) -> None:
-    """The mean of one score is that score; only a composite that has no other part may be one."""
-    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
-    own = {"mine": {"weights": {"faithfulness": 1}}}
-    metrics = score(tmp_path, [PARTS[0]], ScoringSettings(slices=[], composites=own))
-    assert "ragas_score" not in metrics["overall"]["scores"]
-    assert not [warning for warning in warning_texts(metrics) if "ragas_score" in warning]
-    assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
-
-
-def test_an_overall_score_says_what_it_is_made_of(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "answer_relevance": 1.0})])
-    metrics = score(tmp_path, [PARTS[0], PARTS[3]], ScoringSettings(slices=[]))
-    assert metrics["overall"]["scores"]["overall_score"]["mean"] == pytest.approx((0.2 * 0.5 + 0.15 * 1.0) / 0.35)
     assert measured_parts("overall_score", metrics) == ("2 of 8 parts", "faithfulness, answer_relevance")
+    assert measured_parts("faithfulness", metrics) == ("", "")
     every = ScoringSettings(slices=[], weights={name: 0 for name in shipped()["weights"] if name not in NAMES})
     assert measured_parts("overall_score", score(tmp_path, [PARTS[0], PARTS[3]], every)) == ("", ""), "it has no other part"
 
 
-def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
-    """overall_score .50 beside faithfulness .50 says that more was measured than was."""
+def test_single_parts(tmp_path: Path) -> None:
+    """The mean of one score is that score; only a composite that has no other part may be one."""
+    write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})])
+    metrics = score(tmp_path, [FAITHFUL], ScoringSettings(slices=[], composites={"mine": {"weights": {"faithfulness": 1}}}))
+    assert "ragas_score" not in metrics["overall"]["scores"]
+    assert not [warning for warning in warning_texts(metrics) if "ragas_score" in warning]
+    assert metrics["overall"]["scores"]["mine"]["mean"] == 0.5
+    # overall_score .50 beside faithfulness .50 says that more was measured than was.
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5, "mrr": 1.0})])
     metrics = score(tmp_path, [PARTS[0], ScoreSpec("mrr")], ScoringSettings(slices=[]))
     assert "overall_score" not in metrics["overall"]["scores"]
@@ -125,9 +115,8 @@ def test_there_is_no_overall_score_of_a_single_part(tmp_path: Path) -> None:
 
 
 def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
-    specs = [ScoreSpec("faithfulness"), ScoreSpec("answer_relevance")]
-    failed = {"faithfulness": ("error", "refused: no"), "answer_relevance": 1.0}
-    write_run(tmp_path, [Row(f"q{n}", "a", failed) for n in range(12)])
+    specs = [FAITHFUL, RELEVANT]
+    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": FAIL, "answer_relevance": 1.0}) for n in range(12)])
     said = [text for text in warning_texts(score(tmp_path, specs)) if text.startswith("no case has an overall_score")]
     assert said == ["no case has an overall_score: where a score with a weight was to be measured, one failed (faithfulness 12)"]
     write_run(tmp_path, [Row("q", "a", {"faithfulness": ("skipped", "no_claims"), "answer_relevance": ("skipped", "x")})])
@@ -138,12 +127,12 @@ def test_why_no_case_has_an_overall_score(tmp_path: Path) -> None:
 def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -> None:
     """One metric with two scores fails on three of four cases, another on one; composites and overall score are no judgements."""
     specs = [ScoreSpec("citation"), ScoreSpec("citation_coverage"), ScoreSpec("faithfulness")]
-    fail = ("error", "refused: no")
+    citation = [FAIL] * 3 + [1.0]
+    faithful = [FAIL] + [1.0] * 3
     rows = [
-        Row(f"q{n}", "a", {"citation": fail if n < 3 else 1.0, "citation_coverage": fail if n < 3 else 1.0,
-                           "faithfulness": fail if n == 0 else 1.0})
-        for n in range(4)
-    ]  # fmt: skip
+        Row(f"q{n}", "a", {"citation": one, "citation_coverage": one, "faithfulness": other})
+        for n, (one, other) in enumerate(zip(citation, faithful, strict=True))
+    ]
     folder = write_run(tmp_path, rows)
     table = pq.read_table(folder / "scores.parquet")
     owners = ["citation" if name.startswith("citation") else name for name in table["score_name"].to_pylist()]
@@ -156,7 +145,6 @@ def test_a_metric_that_fails_on_a_case_is_one_failed_judgement(tmp_path: Path) -
 
 
 FAITHFUL, RETRIEVAL, RELEVANT = ScoreSpec("faithfulness"), ScoreSpec("retrieval_score"), ScoreSpec("answer_relevance")
-FAIL_OF_PASSES_WITH, SKIP_OF_PASSES_WITH = ("error", "refused: no"), ("skipped", "no_label")
 
 
 def of(root: Path, results: list[dict[str, Any]], specs: list[ScoreSpec], **settings: Any) -> dict[str, Any]:
@@ -170,11 +158,11 @@ def of(root: Path, results: list[dict[str, Any]], specs: list[ScoreSpec], **sett
         (1.0, 1.0, True),
         (0.0, 1.0, True),  # it is the other one that decides
         (1.0, 0.0, False),
-        (1.0, FAIL_OF_PASSES_WITH, None),
-        (1.0, SKIP_OF_PASSES_WITH, None),
-        (SKIP_OF_PASSES_WITH, 1.0, None),  # what has no value neither passes nor fails
-        (SKIP_OF_PASSES_WITH, 0.0, None),
-        (FAIL_OF_PASSES_WITH, 0.0, None),
+        (1.0, FAIL, None),
+        (1.0, SKIP, None),
+        (SKIP, 1.0, None),  # what has no value neither passes nor fails
+        (SKIP, 0.0, None),
+        (FAIL, 0.0, None),
     ],
 )
 def test_the_verdict_is_that_of_the_others(tmp_path: Path, own: Any, other: Any, passed: bool | None) -> None:
@@ -215,7 +203,6 @@ def test_what_cannot_be_judged_is_refused(given: dict[str, Any], key: str, said:
     assert (problems[0].where, problems[0].key, problems[0].found) == ("scoring", key, said)
 
 
-FAITHFUL_OF_OUTPUT_REPEATS = ScoreSpec("faithfulness")
 SETTINGS = ScoringSettings(thresholds={"faithfulness": 0.5})
 VALUES = {"q1": (1.0, 0.0), "q2": (0.4, 0.8), "q3": (0.9, 0.9), "q4": (0.0, 0.0), "q5": (1.0, 0.6)}
 ROWS = [
@@ -235,7 +222,7 @@ def test_repeats_are_no_more_questions(tmp_path: Path) -> None:
             for repeat in range(1, times + 1)
         ]
         write_run(tmp_path / str(times), rows)
-        found[times] = score(tmp_path / str(times), [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+        found[times] = score(tmp_path / str(times), [FAITHFUL], SETTINGS)
     assert [(one["n_cases"], one["n_samples"]) for one in found.values()] == [(5, 5), (10, 5)]
     once, twice = (one["overall"]["scores"]["faithfulness"] for one in found.values())
     assert once["mean"] == twice["mean"] == pytest.approx(0.66)
@@ -247,7 +234,7 @@ def test_repeats_are_no_more_questions(tmp_path: Path) -> None:
 
 def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
-    metrics = score(tmp_path, [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+    metrics = score(tmp_path, [FAITHFUL], SETTINGS)
     band = stored(tmp_path, "low_scores.json")["scores"]["faithfulness"]["bands"][0]
     assert [(one["sample_id"], one["method"], one["repeat"]) for one in band["examples"]] == [
         ("q1", "a", 2), ("q4", "a", 1), ("q4", "a", 2),
@@ -260,9 +247,8 @@ def test_a_case_is_named_with_its_repeat_where_it_is_not_the_first(tmp_path: Pat
 
 def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
     """Iteration 2 (and the new run) says the same but of q1, whose second answer passes now."""
-    other = [Row(r.sample, r.method, {"faithfulness": 1.0}, repeat=r.repeat) if (r.sample, r.repeat) == ("q1", 2) else r
-             for r in ROWS]  # fmt: skip
-    score_iterations(tmp_path, (ROWS, other), [FAITHFUL_OF_OUTPUT_REPEATS], SETTINGS)
+    other = [Row(r.sample, r.method, {"faithfulness": 1.0}, repeat=r.repeat) if (r.sample, r.repeat) == ("q1", 2) else r for r in ROWS]
+    score_iterations(tmp_path, (ROWS, other), [FAITHFUL], SETTINGS)
     found = combine_iterations(RunFolder(tmp_path), [1, 2], SETTINGS)
     assert [case for case in found["flips"]["cases"] if case["score"] == "faithfulness"] == [
         {"sample_id": "q1", "method": "a", "repeat": 2, "score": "faithfulness", "passed": 1, "of": 2}

@@ -93,9 +93,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int | None
     """What one run over ROWS says to every rule of RULES."""
     root = tmp_path_factory.mktemp("rules")
     rules = {f"m{place}": rule for place, (rule, _, _) in enumerate(RULES)}
-    settings = ScoringSettings(slices=[], failure_modes={**NO_RULES, **rules}, diagnosis=NO_DIAGNOSES)
     write_run(root, ROWS)
-    metrics = score(root, SPECS, settings, block=2)
+    metrics = score(root, SPECS, ScoringSettings(slices=[], failure_modes={**NO_RULES, **rules}, diagnosis=NO_DIAGNOSES), block=2)
     modes, unknown = metrics["overall"]["failure_modes"], metrics["not_applicable"]["failure_modes"]
     assert {*modes, *unknown} == {*rules}
     having = {mode: "".join(row["sample_id"] for row in records(root) if mode in row["failure_modes"]) for mode in rules}
@@ -107,7 +106,7 @@ def test_what_a_rule_says_of_a_case(said: list[tuple[str, int | None]], place: i
     assert said[place] == RULES[place][1:], rule
 
 
-def test_the_documents_breakdown_is_that_of_all_modes() -> None:
+def test_shares_of_modes() -> None:
     """rag-evaluation-framework.md section 7.3: 12, 3, 8, 3 and 4 of 300 cases are 40.0, 10.0, 26.7, 10.0 and 13.3 %."""
     table = {"false_rejection": 12, "training_cutoff_excuse": 3, "unsupported_claim": 8, "policy_violation": 3, "irrelevant_answer": 4}
     truths, start = {}, 0
@@ -119,20 +118,16 @@ def test_the_documents_breakdown_is_that_of_all_modes() -> None:
     shares = [mode_shares(mode["n"], {"n_cases": 300, "overall": counts}) for mode in counts["failure_modes"].values()]
     assert [of_modes for *_, of_modes in shares] == ["40.0%", "10.0%", "26.7%", "10.0%", "13.3%"]
     assert [of_cases for of_cases, *_ in shares] == ["4.0%", "1.0%", "2.7%", "1.0%", "1.3%"]
-
-
-def test_shares_where_a_case_has_several_modes() -> None:
-    """Cases 0 and 1 have p, cases 1 and 2 have q (3 is unknown); case 4 failed a score and has none."""
+    # cases 0 and 1 have p, cases 1 and 2 have q (3 is unknown); case 4 failed a score and has none.
     truths = {"p": np.array([1, 1, 0, 0, 0], np.int8), "q": np.array([0, 1, 1, -1, 0], np.int8)}
     failed = np.array([True, True, False, False, True])
     counts = mode_counts(truths, failed, np.arange(5))
     assert counts == {
-        "n_with_failure_mode": 3, "n_failure_modes": 4, "n_failed_without_mode": 1,
-        "failure_modes": {
-            "p": {"n": 2, "n_judged": 5},
-            "q": {"n": 2, "n_judged": 4},
-        },
-    }  # fmt: skip
+        "n_with_failure_mode": 3,
+        "n_failure_modes": 4,
+        "n_failed_without_mode": 1,
+        "failure_modes": {"p": {"n": 2, "n_judged": 5}, "q": {"n": 2, "n_judged": 4}},
+    }
     assert mode_shares(2, {"n_cases": 5, "overall": counts}) == ("40.0%", "66.7%", "50.0%")
     assert mode_counts(truths, failed, np.array([3]))["failure_modes"]["p"] == {"n": 0, "n_judged": 1}
 
@@ -191,7 +186,6 @@ SCALES = {"correctness": (1, 5), "groundedness": (0, 5)}
 
 @pytest.fixture(scope="module")
 def shipped_modes(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """The failure modes of every row of SHIPPED, all in one run."""
     root = tmp_path_factory.mktemp("shipped")
     rows = [Row(f"q{n}", "a", r, labels, output, d) for n, (r, labels, output, d, _) in enumerate(SHIPPED)]
     write_run(root, rows, group=50)
@@ -208,8 +202,7 @@ def test_the_shipped_modes(shipped_modes: list[list[str]], place: int) -> None:
 def test_a_mode_can_be_taken_away_and_replaced(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"mrr": 0.0, "faithfulness": 0.5})])
     modes = {"retrieval_miss": None, "unsupported_claim": [{"score": "faithfulness", "below": 0.2}]}
-    settings = ScoringSettings(failure_modes=modes, diagnosis=NO_DIAGNOSES)
-    metrics = score(tmp_path, [MRR, FAITHFUL], settings)
+    metrics = score(tmp_path, [MRR, FAITHFUL], ScoringSettings(failure_modes=modes, diagnosis=NO_DIAGNOSES))
     assert records(tmp_path)[0]["failure_modes"] == []
     assert "retrieval_miss" not in {*metrics["overall"]["failure_modes"], *metrics["not_applicable"]["failure_modes"]}
     assert metrics["overall"]["failure_modes"]["unsupported_claim"]["n"] == 0
@@ -231,7 +224,7 @@ CLAIMS = [
 ]  # fmt: skip
 
 
-def test_failure_modes_are_counted_in_items_too(tmp_path: Path) -> None:
+def test_items_of_failure_modes(tmp_path: Path) -> None:
     """The framework document: `23 unsupported claims, 14 irrelevant context retrievals, 8 missing citations`. 3 + 1 claims
     by faithfulness and 2 by groundedness where the other failed; 2 + 0 chunks; 1 uncited claim."""
     write_run(tmp_path, CLAIMS)
@@ -242,13 +235,8 @@ def test_failure_modes_are_counted_in_items_too(tmp_path: Path) -> None:
     }  # fmt: skip
     assert modes["unsupported_claim"]["n"] == 1, "cases; b of x passed with one unsupported claim, a of y is unknown"
     by = {name: group["failure_modes"]["unsupported_claim"]["n_items"] for name, group in found["by"]["method"].items()}
-    assert by == {"x": 4, "y": 2}
-    assert found["failure_items"]["unsupported_claim"] == "unsupported claims"
-    report = report_of(diagnosis_section(ReportData(found, {})))
-    assert "| 6 unsupported claims |" in markdown_of(report)
-
-
-def test_items_are_what_the_yaml_says(tmp_path: Path) -> None:
+    assert (by, found["failure_items"]["unsupported_claim"]) == ({"x": 4, "y": 2}, "unsupported claims")
+    assert "| 6 unsupported claims |" in markdown_of(report_of(diagnosis_section(ReportData(found, {}))))
     write_run(tmp_path, CLAIMS)
     own = {"unsupported_claim": None, "irrelevant_context": {
         "name": "good chunks", "of": [{"score": "context_relevance", "detail": "chunks", "where": {"relevant": True}}]}}  # fmt: skip

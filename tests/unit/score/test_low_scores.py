@@ -20,8 +20,6 @@ from tests.support.reports import markdown_of, report_of
 from tests.support.run_tables import Chunk, Citation, Row, records, score, stored, write_run
 
 pytestmark = pytest.mark.slow
-
-
 FAITHFUL_AXIS, COMPLETE_AXIS = ScoreSpec("answer_faithfulness", 1, 5), ScoreSpec("answer_completeness", 1, 5)
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 NOISE = ScoreSpec("noise", 0, 1, higher_is_better=False)
@@ -90,25 +88,17 @@ def test_the_graphrag_bands_read_high_values_too_and_call_only_low_ones_low(tmp_
     assert found["reasons"] == [{"reason": "fine", "n": found["n_low"]}]
 
 
-def test_where_lower_is_better_bands_go_down(tmp_path: Path) -> None:
+def test_bands_go_down_where_lower_is_better_and_what_is_left_out(tmp_path: Path) -> None:
     values, thresholds = [1.0, 0.9, 0.6, 0.3, 0.0], {"noise": 0.2}
     own = {"bands": {"noise": [{"name": "worst", "up_to": 0.9}, {"name": "bad", "up_to": 0.5}]}}
     assert counts(low(tmp_path, [NOISE], of("noise", values), thresholds=thresholds, low_scores=own)["noise"]) == {"worst": 2, "bad": 1}
     default = low(tmp_path, [NOISE], of("noise", values), thresholds=thresholds)["noise"]
     assert counts(default) == {"lowest": 1, "low": 2, "under_threshold": 1}  # as `score`: 0, 0.1, 0.4, 0.7, 1
-
-
-def test_what_is_left_out(tmp_path: Path) -> None:
-    """A count, a score without a threshold, one that nothing measured, and one that is taken away."""
     rows = [Row("q", "a", {"n_claims": 7.0, "mrr": 0.0, "faithfulness": 0.1, "correctness": ("skipped", "x")})]
     specs = [COUNT, ScoreSpec("mrr"), FAITHFUL, CORRECT]
     assert set(low(tmp_path, specs, rows)) == {"faithfulness"}
     assert low(tmp_path, specs, rows, low_scores={"bands": {"faithfulness": None}}) == {}
-
-
-def test_examples_are_the_first_and_bounded(tmp_path: Path) -> None:
-    rows = of("faithfulness", [0.0] * 7)
-    found = low(tmp_path, [FAITHFUL], rows)["faithfulness"]["bands"][0]
+    found = low(tmp_path, [FAITHFUL], of("faithfulness", [0.0] * 7))["faithfulness"]["bands"][0]
     assert [example["sample_id"] for example in found["examples"]] == ["q0", "q1", "q2", "q3", "q4"]
     assert found["examples"][0] == {"sample_id": "q0", "method": "a", "repeat": 1, "value": 0.0, "reason": "fine"}
     assert found["advice"]
@@ -163,7 +153,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path: Path) -> None:
+def test_rates_and_latency_of_the_system(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     found = score(tmp_path, [FAITH])
     counts = {k: v for k, v in found["overall"]["operations"].items() if k not in ("latency_ms", "usage")}
@@ -175,10 +165,7 @@ def test_rates_are_shares_of_all_cases_and_a_failure_is_no_empty_answer(tmp_path
     assert found["by"]["method"]["b"]["operations"]["n_abstained"] == 1
     assert found["by"]["doc_type"]["pdf"]["operations"]["n_empty"] == 1
     assert found["by"]["doc_type"]["markdown"]["operations"]["timeout_rate"] == 0.5
-
-
-def test_latency_is_told_stage_by_stage(tmp_path: Path) -> None:
-    """`total` is the system's own where it gives one, else the sum: 400, 500 and 30,000 ms. p95 = 500 + .9 x 29,500."""
+    # `total` is the system's own where it gives one, else the sum: 400, 500 and 30,000 ms. p95 = 500 + .9 x 29,500.
     write_run(tmp_path, ROWS)
     times = score(tmp_path, [FAITH])["overall"]["operations"]["latency_ms"]
     assert times["retrieval"] == {"n": 2, "mean": 150.0, "p50": 150.0, "p95": pytest.approx(195.0)}
@@ -209,7 +196,7 @@ CALLS = [
 ]  # fmt: skip
 
 
-def test_the_judge_is_measured_too(tmp_path: Path) -> None:
+def test_the_judge_is_measured_and_the_page_of_formats_names_every_key(tmp_path: Path) -> None:
     """Five different calls, four sent, two of them failed; the cases took 400, 1,000 and (a shared reply) 100 ms."""
     write_run(tmp_path, ROWS, CALLS, group=2)
     score(tmp_path, [FAITH])
@@ -218,6 +205,14 @@ def test_the_judge_is_measured_too(tmp_path: Path) -> None:
     assert (used["error_rate"], used["timeout_rate"], used["empty_rate"], used["retries"]) == (0.5, 0.25, 0.25, 3)
     assert used["by_judge"]["m"]["error_rate"] == 0.5
     assert used["case_latency_ms"] == {"n": 3, "p50": 400.0, "p95": pytest.approx(940.0), "sum": 1500.0}
+    write_run(tmp_path, ROWS, CALLS)
+    score(tmp_path, [FAITH])
+    page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
+    section = page.partition("\n## cost.json\n")[2].partition("\n## ")[0]
+    used = stored(tmp_path, "cost.json")["used"]
+    assert [key for key in used if f"`{key}`" not in section] == []
+    in_total_only = re.search(r"`used` has further \((.*?) in total only", section)
+    assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {"by_metric", "by_judge"}
 
 
 def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None:
@@ -228,17 +223,6 @@ def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None
     used = stored(tmp_path, "cost.json")["used"]
     assert (used["calls"], used["calls_failed"], used["failures"], used["error_rate"]) == (2, 0, {}, 0.0)
     assert metrics["overall"]["scores"]["faithfulness"]["errors"] == {"unparsable": 1}
-
-
-def test_the_page_of_formats_names_every_key_of_used(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS, CALLS)
-    score(tmp_path, [FAITH])
-    page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
-    section = page.partition("\n## cost.json\n")[2].partition("\n## ")[0]
-    used = stored(tmp_path, "cost.json")["used"]
-    assert [key for key in used if f"`{key}`" not in section] == []
-    in_total_only = re.search(r"`used` has further \((.*?) in total only", section)
-    assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {"by_metric", "by_judge"}
 
 
 def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:
@@ -286,9 +270,7 @@ def test_an_unknown_price_is_null_and_the_tokens_are_told(tmp_path: Path) -> Non
     used = used_by(tmp_path, usages, system_price=price)["overall"]["operations"]["usage"]
     assert used["cost_usd"]["sum"] == pytest.approx(0.5 + 110e-6)
     used = used_by(tmp_path, [{"total_tokens": 7.0}], system_price=price)["overall"]["operations"]["usage"]
-    assert used == {
-        "n_cases": 1, "tokens_total": {"n": 1, "sum": 7, "mean": 7, "p50": 7, "p95": 7}, "cost_usd": None, "n_unpriced": 1,
-    }  # fmt: skip
+    assert used == {"n_cases": 1, "tokens_total": {"n": 1, "sum": 7, "mean": 7, "p50": 7, "p95": 7}, "cost_usd": None, "n_unpriced": 1}
     assert used_by(tmp_path, [{}, {}])["overall"]["operations"]["usage"] == {}
 
 

@@ -13,7 +13,6 @@ from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_row, t
 
 
 def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method: str = "m") -> list[str]:
-    """The warnings for cases of (labels of the sample, fields of the output)."""
     samples = [Sample(id=f"q{i}", question="?", **labels) for i, (labels, _) in enumerate(cases)]
     outputs = [Output(sample_id=f"q{i}", method=method, **fields) for i, (_, fields) in enumerate(cases)]
     rows = [output_row(output, i) for i, output in enumerate(outputs)]
@@ -30,29 +29,28 @@ def cited(*ids: str | None, marker: str | None = None) -> dict[str, Any]:
     return {"citations": [Citation(chunk_id=name, marker=marker) for name in ids]}
 
 
-def test_a_run_in_order_is_told_nothing(tmp_path: Path) -> None:
-    case = {"relevant_docs": ["d1"], "anchors": [Anchor(rel_path="a.md")], "gains": {"d1": 1.0, "never": 0.0}}
-    output = chunks("d1", "d2", rel_path="a.md") | cited("d1", "d2", "lost")
-    assert warnings(tmp_path, (case, output), ({}, {"answer": "no contexts at all"})) == []
+IN_ORDER = {"relevant_docs": ["d1"], "anchors": [Anchor(rel_path="a.md")], "gains": {"d1": 1.0, "never": 0.0}}
+FIELDS = chunks("d1", "d2")
+
+
+@pytest.mark.parametrize("cases", [
+    [(IN_ORDER, chunks("d1", "d2", rel_path="a.md") | cited("d1", "d2", "lost")), ({}, {"answer": "no contexts at all"})],
+    [({}, FIELDS | cited("d1", "lost"))],  # half of the citations are not most
+    [({}, FIELDS | cited(None, None, marker="[2]"))],  # a mark is a rank
+    [({}, FIELDS | cited(None, None, marker="Smith 2020"))],
+    [({"relevant_docs": ["a"]}, chunks("b")), ({"relevant_docs": ["b"]}, chunks("a"))],  # a miss, and no fault of the ids
+    [({"relevant_docs": ["a"]}, {"chunks": []})],  # nothing retrieved says nothing of the ids
+    [({"relevant_docs": ["a"]}, {"chunks": None} | cited("x"))],
+])  # fmt: skip
+def test_a_run_in_order_is_told_nothing(tmp_path: Path, cases: list[Any]) -> None:
+    assert warnings(tmp_path, *cases) == []
 
 
 def test_most_citations_dangle(tmp_path: Path) -> None:
-    fields = chunks("d1", "d2")
-    (line,) = warnings(tmp_path, ({}, fields | cited("[1]", "[2]")), ({}, fields | cited("[1]", "d1")))
+    (line,) = warnings(tmp_path, ({}, FIELDS | cited("[1]", "[2]")), ({}, FIELDS | cited("[1]", "d1")))
     assert line.startswith("3 of 4 citations name a chunk that was not retrieved ('[1]', '[2]'), first in 'q0': ")
-
-
-def test_half_of_the_citations_are_not_most(tmp_path: Path) -> None:
-    assert warnings(tmp_path, ({}, chunks("d1", "d2") | cited("d1", "lost"))) == []
-
-
-def test_marks_are_ranks_and_other_words_name_nothing(tmp_path: Path) -> None:
-    fields = chunks("d1", "d2")
-    assert warnings(tmp_path, ({}, fields | cited(None, None, marker="[2]"))) == []
-    assert warnings(tmp_path, ({}, fields | cited(None, None, marker="Smith 2020"))) == []
-    (line,) = warnings(tmp_path, ({}, fields | cited(None, None, marker="[7]")))
-    assert "2 of 2 citations" in line
-    assert "'[7]'" in line
+    (line,) = warnings(tmp_path, ({}, FIELDS | cited(None, None, marker="[7]")))
+    assert line.startswith("2 of 2 citations name a chunk that was not retrieved ('[7]'")
 
 
 DECOMPOSED = unicodedata.normalize("NFD", "caf\u00e9.md")
@@ -70,15 +68,6 @@ def test_gold_ids_that_no_case_retrieved(tmp_path: Path, labels: Any, output: An
     (line,) = warnings(tmp_path, (labels, output))
     assert f"1 of 1 ids of {field} were retrieved in no case" in line
     assert hint in line
-
-
-def test_a_gold_id_that_another_case_retrieved_is_a_miss_and_no_fault_of_the_ids(tmp_path: Path) -> None:
-    assert warnings(tmp_path, ({"relevant_docs": ["a"]}, chunks("b")), ({"relevant_docs": ["b"]}, chunks("a"))) == []
-
-
-def test_nothing_retrieved_says_nothing_of_the_ids(tmp_path: Path) -> None:
-    assert warnings(tmp_path, ({"relevant_docs": ["a"]}, {"chunks": []})) == []
-    assert warnings(tmp_path, ({"relevant_docs": ["a"]}, {"chunks": None} | cited("x"))) == []
 
 
 @pytest.mark.parametrize(("text", "said"), [

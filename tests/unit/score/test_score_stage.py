@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.core.errors import ConfigError, RagpipeError
+from ragpipe.core.errors import RagpipeError
 from ragpipe.core.score import ScoreSpec, warning_texts
 from ragpipe.core.usage import Price, Usage
 from ragpipe.judge.settings import PriceSettings
@@ -14,7 +14,6 @@ from ragpipe.score.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 FAITHFUL = ScoreSpec("faithfulness")
 CORRECT = ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True, diagnostic=True)
@@ -159,7 +158,7 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
     assert any("not finished" in w for w in warning_texts(found))
 
 
-def test_breakdowns(tmp_path: Path) -> None:
+def test_breakdowns_and_too_many_values(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     by = score(tmp_path, [CORRECT], ScoringSettings(slices=["method*category", "meta.none", "tag*method"]))["by"]
     means = {f: {g: s["scores"].get("correctness", {}).get("mean") for g, s in groups.items()} for f, groups in by.items()}
@@ -173,6 +172,19 @@ def test_breakdowns(tmp_path: Path) -> None:
     }
     assert by["method"]["a"]["scores"]["correctness"]["interval"] is None
     assert by["method"]["a"]["scores"]["correctness"]["interval_reason"] == "one_value"
+    rows = [
+        Row(f"q{i}", "a", {"faithfulness": 0.5}, {"meta": {"n": i, "m": i % 200, "in": {"lang": "en"}, "k": [1, "x", 1]}})
+        for i in range(201)
+    ]
+    write_run(tmp_path, rows, group=64)
+    found = score(tmp_path, [FAITHFUL], ScoringSettings(slices=["meta.n", "meta.m", "meta.in.lang", "meta.k"]))
+    assert len(found["by"].pop("meta.m")) == 200, "as many as may be"
+    assert {f: {g: s["n_cases"] for g, s in gs.items()} for f, gs in found["by"].items()} == {
+        "method": {"a": 201}, "meta.in.lang": {"en": 201}, "meta.k": {"1": 201, "x": 201},
+    }  # fmt: skip
+    assert "meta.n has more than 200 values: not broken down by it" in warning_texts(found)
+    bounds = found["overall"]["scores"]["faithfulness"]["interval"]
+    assert bounds["low"] < 0.5 < bounds["high"]  # that all values are equal is no certainty
 
 
 def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
@@ -192,22 +204,6 @@ def test_a_group_names_only_scores_that_apply_to_it(tmp_path: Path) -> None:
         "low": 1, "high": 5, "higher_is_better": True, "binary": False, "diagnostic": False, "metric": "correctness", "stage": "end_to_end",
         "threshold": 4.0,
     }  # fmt: skip
-
-
-def test_meta_slices_and_too_many_values(tmp_path: Path) -> None:
-    rows = [
-        Row(f"q{i}", "a", {"faithfulness": 0.5}, {"meta": {"n": i, "m": i % 200, "in": {"lang": "en"}, "k": [1, "x", 1]}})
-        for i in range(201)
-    ]
-    write_run(tmp_path, rows, group=64)
-    found = score(tmp_path, [FAITHFUL], ScoringSettings(slices=["meta.n", "meta.m", "meta.in.lang", "meta.k"]))
-    assert len(found["by"].pop("meta.m")) == 200, "as many as may be"
-    assert {f: {g: s["n_cases"] for g, s in gs.items()} for f, gs in found["by"].items()} == {
-        "method": {"a": 201}, "meta.in.lang": {"en": 201}, "meta.k": {"1": 201, "x": 201},
-    }  # fmt: skip
-    assert "meta.n has more than 200 values: not broken down by it" in warning_texts(found)
-    bounds = found["overall"]["scores"]["faithfulness"]["interval"]
-    assert bounds["low"] < 0.5 < bounds["high"]  # that all values are equal is no certainty
 
 
 def test_only_what_some_outputs_of_a_method_lack_is_warned_of(tmp_path: Path) -> None:
@@ -253,25 +249,17 @@ def test_an_unchanged_result_rewrites_nothing(tmp_path: Path) -> None:
     assert sorted(p.name for p in folder.iterdir()) == sorted([*names, "scores.parquet", "judge_inputs.parquet"])
 
 
-@pytest.mark.parametrize(
-    ("specs", "rows", "said"),
-    [
-        ([FAITHFUL], [Row("q", "a", {"correctness": 4.0})], "which no metric of this configuration declares"),
-        ([FAITHFUL], [Row("q", "a", {"faithfulness": 1.5})], "outside the scale that its metric declares, 0 to 1"),
-        ([CORRECT], [Row("q", "a", {"correctness": 0.0})], "outside the scale that its metric declares, 1 to 5"),
-    ],
-)
-def test_tables_that_do_not_fit_are_named(tmp_path: Path, specs: list[ScoreSpec], rows: list[Row], said: str) -> None:
-    write_run(tmp_path, rows)
+@pytest.mark.parametrize(("specs", "rows", "thresholds", "said"), [
+    ([FAITHFUL], [Row("q", "a", {"correctness": 4.0})], {}, "which no metric of this configuration declares"),
+    ([FAITHFUL], [Row("q", "a", {"faithfulness": 1.5})], {}, "outside the scale that its metric declares, 0 to 1"),
+    ([CORRECT], [Row("q", "a", {"correctness": 0.0})], {}, "outside the scale that its metric declares, 1 to 5"),
+    ([CORRECT], ROWS, {"corectness": 4}, r"scoring\.thresholds\.corectness"),
+])  # fmt: skip
+def test_tables_and_settings_that_do_not_fit_are_named(tmp_path: Path, specs, rows: list[Row], thresholds, said: str) -> None:
+    folder = write_run(tmp_path, rows)
     with pytest.raises(RagpipeError, match=said):
-        score(tmp_path, specs)
-    assert not (tmp_path / "iteration-1/records.parquet").exists()
-
-
-def test_settings_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, ROWS)
-    with pytest.raises(ConfigError, match=r"scoring\.thresholds\.corectness"):
-        score(tmp_path, [CORRECT], ScoringSettings(thresholds={"corectness": 4}))
+        score(tmp_path, specs, ScoringSettings(thresholds=thresholds))
+    assert not (folder / "records.parquet").exists()
     assert not (folder / "metrics.json").exists()
 
 
@@ -291,6 +279,12 @@ RATES = {"m": PriceSettings(input=2000.0, output=5000.0, cached_input=500.0).of(
 """A call of 100 tokens in and 10 out costs $0.25; each cached token $0.0015 less."""
 
 
+def bill_of(root: Path, calls: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    write_run(root, ROWS, calls)
+    score(root, [CORRECT], **{"rates": RATES, **more})
+    return stored(root, "cost.json")
+
+
 def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
     calls = [
         {**CALL, "key": "k1"},
@@ -299,10 +293,8 @@ def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
         {**CALL, "key": "k3", "metric": "correctness", "judge": "n", "status": "refused", "tokens_in": None,
          "tokens_out": None, "tokens_cached": None, "paid_by": None, "paid_usd": None},
     ]  # fmt: skip
-    write_run(tmp_path, ROWS, calls)
     paid = spent(1, usd=0.25, tokens_in=100, tokens_out=10)
-    score(tmp_path, [CORRECT], spent=paid, rates=RATES)
-    found = stored(tmp_path, "cost.json")
+    found = bill_of(tmp_path, calls, spent=paid)
     used = found["used"]
     names = ("uses", "calls", "replies", "calls_failed", "attempts", "tokens_in", "tokens_out", "tokens_cached")
     assert {name: used[name] for name in names} == {
@@ -327,10 +319,8 @@ def test_cost_charges_a_shared_reply_once(tmp_path: Path) -> None:
 def test_what_was_paid_for_nothing_is_wasted_and_never_saved(tmp_path: Path) -> None:
     """k1 stands after an empty reply, k2 failed for a passing reason after two, k3 was asked by a metric that is gone."""
     failed = {**CALL, "key": "k2", "status": "empty_reply", "attempts": 2}
-    write_run(tmp_path, ROWS, [{**CALL, "key": "k1", "attempts": 2}, failed])
     paid = spent(3, 5, 1.25, tokens_in=500, tokens_out=50)
-    score(tmp_path, [CORRECT], spent=paid, rates=RATES)
-    found = stored(tmp_path, "cost.json")
+    found = bill_of(tmp_path, [{**CALL, "key": "k1", "attempts": 2}, failed], spent=paid)
     assert (found["used"]["usd"], found["used"]["calls_failed"]) == (0.25, 1)
     assert (found["saved"]["calls"], found["saved"]["usd"]) == (0, 0.0)
     wasted = found["wasted"]
@@ -351,41 +341,26 @@ def balances(found: dict[str, Any]) -> None:
 
 def test_a_changed_price_is_neither_saved_nor_wasted(tmp_path: Path) -> None:
     calls = [{**CALL, "key": "k1"}, {**CALL, "key": "k2", "paid_by": "other/1"}]
-    write_run(tmp_path, ROWS, calls)
     dearer = {"m": PriceSettings(input=4000.0, output=10_000.0).of("m", "judge.prices")}
-    paid = spent(1, 2, 0.5, tokens_in=200, tokens_out=20)
-    score(tmp_path, [CORRECT], spent=paid, rates=dearer)
-    found = stored(tmp_path, "cost.json")
+    found = bill_of(tmp_path, calls, spent=spent(1, 2, 0.5, tokens_in=200, tokens_out=20), rates=dearer)
     assert (found["used"]["usd"], found["saved"]["usd"], found["wasted"]["usd"]) == (1.0, 0.5, 0.25)
     assert found["repriced"] == {"usd": 0.25}
     balances(found)
 
 
-def test_a_ledger_that_lacks_payments_says_nothing_of_waste(tmp_path: Path) -> None:
-    write_run(tmp_path, ROWS, [{**CALL, "key": "k1"}])
-    score(tmp_path, [CORRECT], spent=spent(), rates=RATES)
-    assert set(stored(tmp_path, "cost.json")["wasted"].values()) == {None}
-
-
-def test_an_unknown_price_is_null_not_zero(tmp_path: Path) -> None:
+def test_what_prices_and_payments_do_not_say(tmp_path: Path) -> None:
+    assert set(bill_of(tmp_path, [{**CALL, "key": "k1"}], spent=spent())["wasted"].values()) == {None}
     unknown = {**CALL, "key": "k2", "judge": "n", "paid_usd": None}
     no_usage = {**CALL, "key": "k3", "tokens_in": None, "tokens_out": None, "paid_usd": None}
-    write_run(tmp_path, ROWS, [{**CALL, "key": "k1"}, unknown, no_usage])
     rates = {**RATES, "n": Price("n", "litellm 0", reason="no price for n")}
     paid = spent(3, usd=0.25, unpriced=2, without_usage=1, tokens_in=200, tokens_out=20)
-    score(tmp_path, [CORRECT], spent=paid, rates=rates)
-    found = stored(tmp_path, "cost.json")
+    found = bill_of(tmp_path, [{**CALL, "key": "k1"}, unknown, no_usage], spent=paid, rates=rates)
     assert (found["used"]["usd"], found["used"]["usd_known"]) == (None, 0.25)
     assert found["used"]["unpriced_reasons"] == {"no price for n": 1, "the reply names no usage that can be believed": 1}
     assert (found["saved"]["usd"], found["saved"]["calls"], found["wasted"]["usd"]) == (0.0, 0, 0.0)
-
-
-def test_computed_answers_save_nothing(tmp_path: Path) -> None:
     computed = {**CALL, "attempts": 0, "tokens_in": 0, "tokens_out": 0, "paid_by": None, "paid_usd": None}
     others = {**CALL, "key": "k3", "paid_by": "other/1"}
-    write_run(tmp_path, ROWS, [{**computed, "key": "k1"}, {**computed, "key": "k2"}, others])
-    score(tmp_path, [CORRECT], rates=RATES)
-    found = stored(tmp_path, "cost.json")
+    found = bill_of(tmp_path, [{**computed, "key": "k1"}, {**computed, "key": "k2"}, others])
     assert (found["used"]["calls"], found["used"]["calls_computed"], found["saved"]["calls"]) == (3, 2, 1)
 
 

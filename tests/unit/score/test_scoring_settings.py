@@ -23,21 +23,17 @@ COUNT = ScoreSpec("n_claims", None, None)
 NOTED = ScoreSpec("noise", diagnostic=True)
 
 
-def test_defaults_are_those_of_the_sources() -> None:
+def test_defaults_are_those_of_the_sources_and_weights_are_relative() -> None:
     """rag-evaluation-framework.md section 4.2 and the pass marks of section 4.3, core metrics and synthesis."""
     settings = ScoringSettings()
     assert settings.weights == {
         "retrieval_score": 0.10, "context_relevance": 0.10, "faithfulness": 0.20, "answer_relevance": 0.15,
         "citation": 0.15, "source_policy": 0.10, "policy_compliance": 0.10, "rejection_calibration": 0.10,
     }  # fmt: skip
-    assert settings.weight_shares() == settings.weights
-    assert settings.warnings() == []
+    assert (settings.weight_shares(), settings.warnings()) == (settings.weights, [])
     pass_marks = {"retrieval_score": 0.6, "faithfulness": 0.85, "correctness": 4.0, "answer_completeness": 4}
     assert {name: settings.thresholds[name] for name in pass_marks} == pass_marks
-
-
-def test_the_documents_example_sums_to_1_40_and_is_scaled() -> None:
-    """Section 5.8 overrides four weights; merged with the defaults they sum to 1.40."""
+    # section 5.8 overrides four weights; merged with the defaults they sum to 1.40.
     settings = ScoringSettings(weights={"faithfulness": 0.40, "citation": 0.25, "answer_relevance": 0.20, "context_relevance": 0.15})
     used = settings.weight_shares()
     assert sum(settings.weights.values()) == pytest.approx(1.40)
