@@ -57,12 +57,9 @@ def test_a_forest_row_is_drawn_on_the_common_axis() -> None:
     assert widths == [("0.0", "65.0"), ("65.0", "15.0"), ("80.0", "20.0")]
 
 
-def test_points_are_one_path_and_missing_pairs_are_left_out() -> None:
+def test_points_are_paths_or_bins() -> None:
     svg = scatter(np.array([0.0, 1.0, np.nan]), np.array([0.0, 0.5, 1.0]), (0.0, 1.0), ("A", "B"), "label")
     assert '<path class="points" d="M0 240h0M240 120h0"/>' in svg
-
-
-def test_many_points_are_counted_in_bins() -> None:
     n = POINTS_MAX + 2
     base, candidate = np.zeros(n), np.zeros(n)
     base[0], candidate[0] = 1.0, 1.0
@@ -73,7 +70,7 @@ def test_many_points_are_counted_in_bins() -> None:
     assert re.findall(r"<title>(\d+)</title>", hidden) == ["8"], "points that hide each other"
 
 
-def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> None:
+def test_methods_have_shapes_places_and_intervals() -> None:
     """500 of 2,000 ms of 300 units are 75; quality .5 of 0 to 1 is in the middle of 170 units."""
     point = TradePoint(1, "baseline", (500.0, 400.0, 600.0), (0.5, 0.4, 0.6))
     svg = trade_chart([point], 2000.0, (0.0, 1.0), ("ms", "overall"), "label")
@@ -81,31 +78,8 @@ def test_a_method_stands_at_its_latency_and_quality_with_both_intervals() -> Non
     assert 'd="M60.0 85.0H90.0"' in svg
     assert 'd="M75.0 102.0V68.0"' in svg
     assert 'class="reach"' not in trade_chart([TradePoint(0, "m", (1.0, None, None), (1.0, None, None))], 2.0, (0.0, 1.0), ("x", "y"), "l")
-
-
-def test_labels_stand_over_scores_and_agreement_on_the_diagonal() -> None:
-    """On a square of 240: a score of .5 with the label .75 is at 120, 60; its interval from .5 to 1 reaches from 120 up to 0."""
-    svg = calibration_plot([CalibrationPoint(0.5, 0.75, 0.5, 1.0, 9), CalibrationPoint(1.0, 1.0, None, None, 1)])
-    assert 'class="reach" d="M120.0 120.0V0.0"' in svg
-    assert svg.count('class="reach"') == 1, "no interval of too few"
-    assert re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', svg) == [("120.0", "60.0", "4.0"), ("240.0", "0.0", "3.3")]
-    assert "10 cases: 0.50 → 0.75 (n = 9); 1.00 → 1.00 (n = 1)" in svg
-
-
-def test_cells_of_a_confusion_matrix_have_counts_shares_and_a_tint() -> None:
-    table = confusion_matrix([[30, 10], [1, 59]], ["failed", "passed"])
-    assert re.findall(r'<td class="([\w-]+)"><span><b>(\d+)</b> (\d+%)', table) == [
-        ("better-2", "30", "75%"), ("worse-1", "10", "25%"), ("grey", "1", "2%"), ("better-2", "59", "98%"),
-    ]  # fmt: skip
-    assert "n = 100" in table
-
-
-def test_a_method_has_a_shape_and_a_colour_that_no_other_of_twelve_has() -> None:
     keys = [method_key(number) for number in range(12)]
     assert len(set(keys)) == 12
-
-
-def test_methods_stand_on_the_scale_and_the_first_stays_when_another_is_chosen() -> None:
     rows = [
         MethodRow(0, "old", "#a", "0.50", "[0.40, 0.60]", "50% of 9", Marks(50, 40, 60, (70,)), None),
         MethodRow(1, "new", "#b", "0.80", "", "", Marks(80), Difference(1, "+0.300", "[+0.1, +0.5]", "better", "8 better, 1 worse of 9")),
@@ -118,7 +92,21 @@ def test_methods_stand_on_the_scale_and_the_first_stays_when_another_is_chosen()
     assert '<span class="badge good">better</span>' in html
 
 
-def test_bars_of_one_histogram_have_one_height_and_their_counts() -> None:
+def test_agreement_and_confusion() -> None:
+    """On a square of 240: a score of .5 with the label .75 is at 120, 60; its interval from .5 to 1 reaches from 120 up to 0."""
+    svg = calibration_plot([CalibrationPoint(0.5, 0.75, 0.5, 1.0, 9), CalibrationPoint(1.0, 1.0, None, None, 1)])
+    assert 'class="reach" d="M120.0 120.0V0.0"' in svg
+    assert svg.count('class="reach"') == 1, "no interval of too few"
+    assert re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', svg) == [("120.0", "60.0", "4.0"), ("240.0", "0.0", "3.3")]
+    assert "10 cases: 0.50 → 0.75 (n = 9); 1.00 → 1.00 (n = 1)" in svg
+    table = confusion_matrix([[30, 10], [1, 59]], ["failed", "passed"])
+    assert re.findall(r'<td class="([\w-]+)"><span><b>(\d+)</b> (\d+%)', table) == [
+        ("better-2", "30", "75%"), ("worse-1", "10", "25%"), ("grey", "1", "2%"), ("better-2", "59", "98%"),
+    ]  # fmt: skip
+    assert "n = 100" in table
+
+
+def test_bars_and_curves() -> None:
     """The highest bar of both groups has 10 cases and the full height of 40; 5 cases have 20, below a room of 12 for the count."""
     groups = [(0, "a", [HistogramBin(10, "10 cases", "#1"), HistogramBin(0, "", "")]), (1, "b", [HistogramBin(5, "5 cases", "#2")])]
     html = histogram(groups, "grade", [(0, "0"), (100, "1")], 70.0)

@@ -58,21 +58,14 @@ def test_prometheus_reads_every_sample_with_its_time() -> None:
     assert text.endswith("# EOF\n")
 
 
-def test_the_page_says_what_became_worse_and_where_a_series_ends() -> None:
+def test_the_history_of_scores_and_failure_modes() -> None:
     said = history_headline(ROWS[:4], "worse: faithfulness -0.100")
     assert said == f"2 runs; the newest, {'b' * 12}, against the previous run: worse: faithfulness -0.100"
     assert "has no earlier run" in history_headline(ROWS, None)
     cells = {cells[0]: cells[1:] for cells in newest_rows(ROWS[:4])}
-    assert cells["faithfulness"] == [
-        "2", "0.500 [0.400, 0.600]", "-0.100 [-0.150, -0.050] worse", "-0.100 [-0.150, -0.050] worse", "0.020",
-    ]  # fmt: skip
+    assert cells["faithfulness"] == ["2", "0.500 [0.400, 0.600]", "-0.100 [-0.150, -0.050] worse", "-0.100 [-0.150, -0.050] worse", "0.020"]
     assert cells["mrr"] == ["2", "-", "-", "-", "-"]
-    page = render_answer(history_report("nightly", ROWS, said))
-    assert "`faithfulness`: 0.500 0.500- / 0.750" in page
-
-
-def test_failure_modes_have_metrics_and_a_table_of_their_own() -> None:
-    """A mode of the name of a score is not mixed up with it."""
+    assert "`faithfulness`: 0.500 0.500- / 0.750" in render_answer(history_report("nightly", ROWS, said))
     mode = {"kind": "failure_mode", "headline": False, "higher_is_better": False, "interval_low": 0.014, "interval_high": 0.052}
     change = {"before_run": "a" * 12, "before_mean": 0.13, "before_difference": -0.1033, "before_low": -0.138, "before_high": -0.0687}
     rows = [

@@ -14,8 +14,6 @@ from tests.support.run_tables import Row
 
 
 def operations(tmp_path: Path, base: list[float], new: list[float]) -> dict[str, Any]:
-    """The operations of a comparison of two runs with these latencies, and the whole document."""
-
     def rows(times: list[float]) -> list[Row]:
         return [Row(f"q{n}", "default", {"grade": n / len(times)}, output={"timings": {"total_ms": time}}) for n, time in enumerate(times)]
 

@@ -35,7 +35,7 @@ def test_text_that_would_end_its_element_is_refused(style: str, script: str, kin
         page_html(Page("p", Markup(""), style, script))
 
 
-def test_no_script_writes_markup_or_asks_for_anything() -> None:
+def test_pages_carry_scripts_that_ask_for_nothing_with_their_licence() -> None:
     """What a policy would refuse, and what an address may not reach, is not in the files to begin with."""
     for path in ASSETS.glob("*.js"):
         text = path.read_text(encoding="utf-8")
@@ -43,9 +43,6 @@ def test_no_script_writes_markup_or_asks_for_anything() -> None:
             assert word not in text, (path.name, word)
     assert "url(" not in core_style()
     assert "@import" not in core_style()
-
-
-def test_a_vendored_file_keeps_its_licence() -> None:
     text = (ASSETS / "word_diff.js").read_text(encoding="utf-8")
     assert "jsdiff 9.0.0" in text
     assert "BSD 3-Clause License" in text
@@ -56,21 +53,23 @@ def content(block: DataBlock) -> bytes:
     return gzip.decompress(base64.b64decode(block.text))
 
 
-def test_a_lone_surrogate_and_an_end_tag_are_text() -> None:
+def test_texts_stay_texts() -> None:
     block = json_block("d0", {"\ud800": "</script><script>alert(1)</script>\x1b"})
     assert json.loads(content(block)) == {"\\ud800": "</script><script>alert(1)</script>\\x1b"}
+    # A case cannot write code into a script: its text is compressed, and the rest is base64.
+    (only,) = divided([json_block("d0", ['");alert(1);//</script>\\'])], 0)[1].values()
+    match = CALL.fullmatch(only.strip())
+    assert match
+    assert json.loads(gzip.decompress(b64decode(match[2]))) == ['");alert(1);//</script>\\']
 
 
-def test_columns_lie_one_after_the_other_floats_first() -> None:
+def test_columns_and_texts_that_cases_share() -> None:
     codes, values = np.array([1, 2, 255], np.uint8), np.array([0.5, np.nan, -1.0], np.float32)
     block, layout = column_block({"verdict": codes, "difference": values})
     assert layout == [{"name": "difference", "type": "f4", "offset": 0}, {"name": "verdict", "type": "u1", "offset": 12}]
     raw = content(block)
     np.testing.assert_array_equal(np.frombuffer(raw[:12], "<f4"), values)
     assert list(raw[12:]) == [1, 2, 255]
-
-
-def test_a_shared_text_is_kept_once() -> None:
     pool = TextPool()
     texts = [f"chunk {n}" for n in range(TEXTS_PER_BLOCK + 2)]
     numbers = [pool.number(text) for text in texts]
@@ -108,7 +107,11 @@ def files_of(inside: list[DataBlock]) -> Any:
     return json.loads(gzip.decompress(b64decode(block.text)))
 
 
-def test_beyond_it_index_and_columns_stay_and_the_page_says_where_the_others_are() -> None:
+def test_a_file_holds_what_fits_in_whole_blocks() -> None:
+    blocks = [DataBlock(f"d{n}", "A" * size) for n, size in enumerate((40, 60, 1, 500, 10))]
+    inside, saved = divided(blocks, 0, file_bytes=100)
+    assert [names for _, names in files_of(inside)["files"]] == [["d0", "d1"], ["d2"], ["d3"], ["d4"]]
+    assert len(saved) == 4
     assert divided(LETTERS, 700) == (LETTERS, {}), "within the limit all stay"
     inside, saved = divided(LETTERS, 699)
     assert [block.name for block in inside] == ["cols", "index", "files"]
@@ -120,21 +123,6 @@ def test_beyond_it_index_and_columns_stay_and_the_page_says_where_the_others_are
         assert re.fullmatch(rf"{names[0]}-[0-9a-f]{{16}}\.js", file)
     texts = {found[1]: found[2] for content in saved.values() for found in CALL.finditer(content)}
     assert texts == {block.name: block.text for block in LETTERS if block.name not in ("cols", "index")}
-
-
-def test_a_file_holds_what_fits_and_a_block_is_never_divided() -> None:
-    blocks = [DataBlock(f"d{n}", "A" * size) for n, size in enumerate((40, 60, 1, 500, 10))]
-    inside, saved = divided(blocks, 0, file_bytes=100)
-    assert [names for _, names in files_of(inside)["files"]] == [["d0", "d1"], ["d2"], ["d3"], ["d4"]]
-    assert len(saved) == 4
-
-
-def test_hostile_text_stays_inside_its_string() -> None:
-    """A case cannot write code into a script: its text is compressed, and the rest is base64."""
-    (content,) = divided([json_block("d0", ['");alert(1);//</script>\\'])], 0)[1].values()
-    match = CALL.fullmatch(content.strip())
-    assert match
-    assert json.loads(gzip.decompress(b64decode(match[2]))) == ['");alert(1);//</script>\\']
 
 
 @pytest.mark.parametrize(("limit", "loads"), [(100, False), (99, True)])

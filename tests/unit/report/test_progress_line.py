@@ -34,8 +34,7 @@ BUSY: dict[str, Any] = {
 
 
 def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False, **values: Any) -> str:
-    shown = state(**values)
-    return progress_line(shown, label="judging", elapsed=elapsed, is_ended=is_ended, width=width, now=NOW)
+    return progress_line(state(**values), label="judging", elapsed=elapsed, is_ended=is_ended, width=width, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +61,7 @@ def test_what_does_not_fit_falls_away_from_the_end(width: int, expected: str) ->
     assert line(width, **BUSY, error_groups={"refused": 1}) == expected
 
 
-def test_a_screen_without_blocks_has_a_bar_too() -> None:
-    assert progress_line(state(10), label="judging", elapsed=1, width=80, blocks="#-").startswith("judging ##-------- 10/40 |")
-
-
-def test_the_end_has_the_duration_and_nothing_under_way() -> None:
+def test_what_a_line_says_of_errors_prices_and_its_end() -> None:
     """What is in flight or waits at the end of an interrupted run is no news: it was given up."""
     whole = {**BUSY, "calls": CallCounts(sent=120, answered=120), "seconds_left": 0.0, "done": 40}
     assert line(elapsed=62.4, is_ended=True, **whole) == (
@@ -75,18 +70,13 @@ def test_the_end_has_the_duration_and_nothing_under_way() -> None:
     assert line(elapsed=24.0, is_ended=True, **BUSY) == (
         "judging 12/40 cases | stopped after 0:24 | $0.1234 | 1 error | 96 sent, 90 answered, 2 without a reply | 4.5/s | 12,345 tokens"
     )
-
-
-def test_errors_are_said_by_kind_where_there_is_room() -> None:
     kinds = {"errors": 4, "error_groups": {"deadline": 1, "refused": 3, "budget": 1, "cut_short": 1}}
     assert line(**kinds) == "judging 12/40 cases | estimating | 4 errors (refused 3, budget 1, cut_short 1)"
     assert line(width=60, **kinds) == "judging ██░░░░░ 12/40 | estimating | 4 errors"
-
-
-def test_an_unknown_price_is_said_and_embedded_texts_are_counted() -> None:
     assert "| price unknown |" in line(**{**BUSY, "usd": None})
     shown = line(texts=TextCounts(embedded=1024, waiting=256))
     assert shown == "judging 12/40 cases | estimating | 1,024 texts computed here, 256 waiting | 0 errors"
+    assert progress_line(state(10), label="judging", elapsed=1, width=80, blocks="#-").startswith("judging ##-------- 10/40 |")
 
 
 class Clock:
@@ -123,17 +113,13 @@ def test_without_a_terminal_a_line_after_one_second_and_then_every_five() -> Non
 
 
 @pytest.mark.usefixtures("no_thread")
-def test_a_terminal_has_the_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "45")
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     with Progress(SafeStream(out), lambda: state(0, seconds_left=3725.0)) as shown:
         assert shown.live is not None
         assert "judging ░░░░░ 0/40 | 1:02:05 left | 0 errors" in out.getvalue()
-
-
-@pytest.mark.usefixtures("no_thread")
-def test_a_terminal_that_cannot_draw_a_line_again_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     out, clock = Terminal(), Clock()
     with Progress(SafeStream(out), lambda: state(20), clock=clock) as shown:

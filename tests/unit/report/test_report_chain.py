@@ -43,8 +43,7 @@ def lines(root: Path, results: dict[str, Any], category: str = "partial", **sett
 ])  # fmt: skip
 def test_a_case_that_a_gate_failed_says_which(tmp_path: Path, results: dict[str, Any], category: str, said: str) -> None:
     weights, thresholds = {name: float(name == "faithfulness") for name in shipped()["weights"]}, {"overall_score": 0.5}
-    found = lines(tmp_path, results, category, weights=weights, thresholds=thresholds)
-    assert f"  threshold: {said}" in found
+    assert f"  threshold: {said}" in lines(tmp_path, results, category, weights=weights, thresholds=thresholds)
 
 
 def test_a_case_without_an_overall_score_says_which_score_failed(tmp_path: Path) -> None:
@@ -62,7 +61,6 @@ def test_a_finding_is_a_sentence(item: dict[str, Any], sentence: str) -> None:
 
 
 def explained(details: dict[str, Any]) -> str:
-    """The part on one score of a case with two contexts."""
     chunks = [Chunk(id="h", rank=1, text="It opened in 1901."), Chunk(id="k", rank=2, text="The roof is of slate.")]
     output = Output(sample_id="q", answer="It opened in 1803, by the sea.", chunks=chunks)
     row = {
@@ -102,7 +100,7 @@ def test_each_quote_says_what_it_does_and_where_it_stands(finding: dict[str, Any
     assert lines == expected
 
 
-def test_each_claim_says_which_context_carries_it() -> None:
+def test_claims_with_the_contexts_that_carry_them() -> None:
     claims = [
         {"claim": "It opened in 1901.", "supported": True, "evidence": [OPENED]},
         {"claim": "It is by the sea.", "supported": False, "evidence": []},
@@ -115,9 +113,6 @@ def test_each_claim_says_which_context_carries_it() -> None:
         "  carry nothing: 1 of 2 contexts (2)",
     ]
     assert "\n".join(expected) in explained({"claims": claims})
-
-
-def test_claims_by_several_references_show_their_passages_too() -> None:
     claim = {"claim": "c", "supported": False, "verdict": "contradicted", "evidence": [OPENED]}
     text = explained({"references": [{"reference": 2, "claims": [claim]}]})
     parts = ("reference 2", "contradicted: c", 'contradicted by "opened in 1901" in context 1')

@@ -81,12 +81,11 @@ def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict
 
 
 def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> list[str | None]:
-    """The standings of jobs with these values by question."""
     jobs = [job(n, f"k={n}", faithfulness=score((n / 10, 0.0, 1.0), coverage=coverage[n] if coverage else 1.0)) for n in range(len(values))]
     return [row["standing"] for row in comparison_rows(jobs, on_shared(*values))]
 
 
-def test_a_job_is_behind_by_its_paired_difference() -> None:
+def test_jobs_are_separated_by_their_paired_difference() -> None:
     """All 20 questions .125 lower: all signs alike, p far below .05, though the means' intervals overlap widely."""
     spread = np.linspace(0.2, 0.8, 20)
     assert standings(spread, spread - 0.125 - STEPS / 8) == ["best", "behind"]
@@ -95,10 +94,6 @@ def test_a_job_is_behind_by_its_paired_difference() -> None:
     assert low is not None
     assert high is not None
     assert low.high > high.low
-
-
-def test_a_difference_that_is_uncertain_or_too_small_separates_nothing() -> None:
-    spread = np.linspace(0.2, 0.8, 20)
     turned = spread[::-1].copy()
     turned[0] += 0.1
     assert standings(spread, turned) == ["not_separable"] * 2
@@ -106,35 +101,22 @@ def test_a_difference_that_is_uncertain_or_too_small_separates_nothing() -> None
     few = spread.copy()
     few[:5] -= 0.2  # fewer than 6 changed questions decide nothing
     assert standings(spread, few) == ["not_separable"] * 2
-
-
-def test_the_p_value_must_stand_for_all_pairs_of_jobs() -> None:
-    """7 of 20 questions .25 lower and none higher: p = 2/2^7 = .0156; of two jobs that is one pair, of four it is six."""
+    # 7 of 20 questions .25 lower and none higher: p = 2/2^7 = .0156; of two jobs that is one pair, of four it is six.
     top = np.full(20, 0.5) + STEPS
     lower = top.copy()
     lower[:7] -= 0.25
     assert standings(top, lower) == ["best", "behind"]
-    assert standings(top, lower, top - 0.4 - STEPS / 8, top - 0.45 - STEPS / 8) == [
-        "not_separable", "not_separable", "behind", "behind",
-    ]  # fmt: skip
+    assert standings(top, lower, top - 0.4 - STEPS / 8, top - 0.45 - STEPS / 8) == ["not_separable", "not_separable", "behind", "behind"]
 
 
-def test_jobs_without_shared_figures_have_no_standing() -> None:
+def test_jobs_without_figures_or_coverage() -> None:
     spread = np.linspace(0.2, 0.8, 20)
-    assert standings(None, None) == [None, None]
-    assert standings(spread, None) == [None, None]
+    assert (standings(None, None), standings(spread, None)) == ([None, None], [None, None])
     equal = [job(i, f"k={i}", faithfulness=score((0.7, 0.6, 0.8))) for i in range(2)]
     assert [row["standing"] for row in comparison_rows(equal)] == ["equal", "equal"]
-
-
-def test_a_job_under_the_coverage_floor_is_not_the_best_and_nobody_is_while_it_may_be() -> None:
-    spread = np.linspace(0.2, 0.8, 20)
     worse = spread - 0.125 - STEPS / 8
     assert standings(spread + 0.1, spread, worse, coverage=(0.1, 1.0, 1.0)) == [None, None, "behind"]
     assert standings(worse, spread, worse - 0.02, coverage=(0.1, 1.0, 1.0)) == [None, "best", "behind"]
-
-
-def test_where_lower_is_better_the_lowest_is_best() -> None:
     misses = [score((n / 10, 0.0, 1.0), higher_is_better=False) for n in range(2)]
     spread = np.linspace(0.2, 0.8, 20)
     shared = on_shared(spread - 0.125 - STEPS / 8, spread, scale={**HIGHER, "higher_is_better": False})
@@ -154,9 +136,7 @@ def test_methods_are_placed_among_their_own() -> None:
     shared = {**on_shared(spread, lower, method="a"), **on_shared(lower, spread, method="b")}
     rows = comparison_rows([of(0), of(1)], shared)
     found = {(row["job"], row["method"]): row["standing"] for row in rows}
-    assert found == {
-        (0, None): "equal", (1, None): "equal", (0, "a"): "best", (1, "a"): "behind", (0, "b"): "behind", (1, "b"): "best",
-    }  # fmt: skip
+    assert found == {(0, None): "equal", (1, None): "equal", (0, "a"): "best", (1, "a"): "behind", (0, "b"): "behind", (1, "b"): "best"}
 
 
 def test_every_row_fits_the_table_and_a_failed_job_stands_in_it() -> None:
@@ -198,7 +178,6 @@ LOWER = SPREAD - 0.125 - STEPS / 8
 
 
 def judged_by_b(first: int) -> OtherJudging:
-    """As the jobs of judge b are that begin with job `first`."""
     return OtherJudging(first, 0, [ChangedKey("judge", "judge.model", "a", "b")])
 
 
@@ -206,7 +185,7 @@ def faithful(*words: str) -> list[Job]:
     return [job(n, word, faithfulness=score((n / 10, 0.0, 1.0))) for n, word in enumerate(words)]
 
 
-def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
+def test_judges_have_each_their_best_job() -> None:
     """The figures of `best` and `behind` above: here the judge alone makes them differ."""
     jobs, judgings = faithful("judge.model=a", "judge.model=b"), {1: judged_by_b(1)}
     rows = comparison_rows(jobs, on_shared(SPREAD, LOWER), judgings)
@@ -219,10 +198,7 @@ def test_of_two_judges_over_the_same_answers_none_is_the_best() -> None:
     page = render_answer(sweep_report(jobs, rows, ["judge.model=a,b"], judgings))
     assert "`model=b` is not ranked with `model=a`, the judges differ: `judge.model: a -> b`" in page
     assert not re.search(r"\| (best|behind|not separable) \|", page)
-
-
-def test_jobs_of_one_judge_are_ranked_beside_those_of_another() -> None:
-    """k=2 is lower by either judge, and judge b is stricter: each judge has its best, whatever the other says."""
+    # k=2 is lower by either judge, and judge b is stricter: each judge has its best, whatever the other says.
     jobs = faithful("k=1 a", "k=1 b", "k=2 a", "k=2 b")
     rows = comparison_rows(jobs, on_shared(SPREAD, SPREAD - 0.05, LOWER, LOWER - 0.05), {1: judged_by_b(1), 3: judged_by_b(1)})
     assert [row["standing"] for row in rows] == ["best", "best", "behind", "behind"]
@@ -253,10 +229,7 @@ def shared_job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) 
     """A run whose iterations gave these values of faithfulness to the questions."""
     folder = root / f"job {number}"
     count = len(next(iter(values.values())))
-    tables = [
-        [Row(q, "a", {"faithfulness": given[n], "answer_relevance": 1.0}) for q, given in values.items()]
-        for n in range(count)
-    ]  # fmt: skip
+    tables = [[Row(q, "a", {"faithfulness": given[n], "answer_relevance": 1.0}) for q, given in values.items()] for n in range(count)]
     score_iterations(folder, tables, SPECS, SETTINGS)
     metrics = combine_iterations(RunFolder(folder), range(1, count + 1), SETTINGS)
     return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)

@@ -28,8 +28,6 @@ from ragpipe.store.run_folder import RunFolder
 from tests.support.run_tables import Row, score, score_iterations, write_run
 
 pytestmark = pytest.mark.slow
-
-
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
 EVIL = "[red]a[/red][link=x]b :boom: \x1b[2J\u202e=H(1)"
 
@@ -56,7 +54,7 @@ def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> t
     return out.getvalue(), err.getvalue()
 
 
-def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_table_is_no_markup(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """good: the mean of 1, .9, .5 is .8."""
     out, err = printed(run, monkeypatch)
     assert re.search(r"^good +80\.0 too few +3$", out, re.M)
@@ -65,9 +63,6 @@ def test_the_final_table(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cost: no judge was asked" in out
     assert out.endswith(f"report: {run}\n")
     assert "only 2 of 6 judgements came out (33.3%, floor 95%; " in " ".join(err.split())
-
-
-def test_judged_text_is_never_markup(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = printed(run, monkeypatch, 200)
     assert "\x1b" not in out + err
     assert "\u202e" not in out + err
@@ -82,12 +77,7 @@ def test_a_warning_is_said_once() -> None:
     console.warn("x")
     console.error("[bold]y\x07")
     assert err.getvalue() == "warning: x\nerror: [bold]y\\x07\n"
-
-
-def test_a_warning_that_was_said_with_more_words_is_not_repeated() -> None:
-    """A gap in the data is named with the metrics it affects before the run, and would be named again at its end."""
-    err = io.StringIO()
-    console = Console(out=io.StringIO(), err=err)
+    # A gap in the data is named with the metrics it affects before the run, and would be named again at its end.
     gap = "contexts: not recorded in 6 of 12 cases of method a, first q1"
     console.warn(f"{gap}: faithfulness skipped there")
     console.warn(gap)
@@ -167,7 +157,7 @@ def reported(iterated: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120
     return out.getvalue()
 
 
-def test_the_headline_is_that_of_all_iterations(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headline_and_diagnoses_are_of_all_iterations(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
     out = reported(iterated, monkeypatch)
     page, html = ((iterated / "report.md").read_text(), (iterated / "report.html").read_text())
@@ -179,11 +169,7 @@ def test_the_headline_is_that_of_all_iterations(iterated: Path, monkeypatch: pyt
     assert "<b>50.0</b>" in html
     assert "3 iterations" in page.split("## ")[0]
     assert "3 iterations" in html
-
-
-def test_diagnoses_are_counted_in_every_iteration(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4."""
-    out = reported(iterated, monkeypatch)
+    # below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4.
     page = (iterated / "report.md").read_text()
     assert re.search(r"^83\.3% +16\.7% +hallucination ", out, re.M)
     assert "- `hallucination`: 6 of 12 (50.0%)." in page
@@ -218,11 +204,9 @@ def framed(tmp_path: Path) -> Path:
 def test_frames_and_dictionaries(framed: Path, way: str) -> None:
     found = load_run(framed / way)
     assert list(found.records["sample_id"]) == ["007", "1e5"]  # ids stay texts
-    assert list(found.records["method"]) == ["a", "None"]
-    assert found.records["faithfulness"][0] == 0.5
+    assert (list(found.records["method"]), found.records["faithfulness"][0]) == (["a", "None"], 0.5)
     assert math.isnan(found.records["faithfulness"][1])
-    assert list(found.scores["status"]) == ["ok", "error"]
-    assert len(found.judge_inputs) == 0
+    assert (list(found.scores["status"]), len(found.judge_inputs)) == (["ok", "error"], 0)
     assert found.metrics["overall"]["scores"]["faithfulness"]["n_error"] == 1
     assert found.cost["used"]["calls"] == 0
 

@@ -25,16 +25,13 @@ from tests.support.page_blocks import block_json, page_columns
 from tests.support.run_tables import Result, Row, score, write_run
 
 pytestmark = pytest.mark.slow
-
-
 GRADE = ScoreSpec("grade", 0, 1)
 BASE: dict[str, Any] = {"thresholds": {"grade": 0.5}, "weights": {"grade": 1.0}, "fill_defaults": False}
 
 
 def report_of_rows(root: Path, rows: list[Row], **scoring: Any) -> Report:
     write_run(root, rows)
-    metrics = score(root, [GRADE], ScoringSettings.model_validate({**BASE, **scoring}))
-    assert metrics["n_cases"] == len(rows)
+    assert score(root, [GRADE], ScoringSettings.model_validate({**BASE, **scoring}))["n_cases"] == len(rows)
     run = RunFolder(root)
     return build_report(read_report_data(run, run.iteration(1), ReportSettings(formats=["html"])))
 
@@ -61,18 +58,14 @@ def charts(report: Report, name: str) -> str:
     return "".join(str(part.markup) for part in section(report, name).parts if isinstance(part, Chart))
 
 
-def test_one_method_has_its_mean_and_says_that_there_are_no_gates(tmp_path: Path) -> None:
+def test_one_method_or_a_second_that_beats_it(tmp_path: Path) -> None:
     """12 of 20 are 1: the mean is .6."""
     report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 8 + [1.0] * 12))
     assert re.match(r" grade 0\.60 \[0\.\d\d, 0\.\d\d\], n = 20\.$", verdict_text(report))
-    better = section(report, "better")
-    assert better.title == "How good?"
+    assert section(report, "better").title == "How good?"
     assert '<a href="#v=1&amp;score=grade&amp;verdict=miss">grade</a>' in charts(report, "better")
     assert '<line class="limit" x1="50.0%" x2="50.0%"' in charts(report, "better")
-
-
-def test_a_method_that_is_better_in_every_pair_beats_the_first(tmp_path: Path) -> None:
-    """Ten pairs: differences of .3 and .5 in turn, .4 on average."""
+    # ten pairs: differences of .3 and .5 in turn, .4 on average.
     new = [0.4 + 0.1 * (n % 2 * 2) for n in range(10)]
     report = report_of_rows(tmp_path, rows_of(old=[0.1] * 10, new=new))
     sentence = r"new is better than old: grade \+0\.400 \[\+0\.\d{3}, \+0\.\d{3}\] over 10 cases\.$"
@@ -82,9 +75,6 @@ def test_a_method_that_is_better_in_every_pair_beats_the_first(tmp_path: Path) -
     assert 'href="#v=1&amp;method=new&amp;score=grade"' in html
     means = re.findall(r'<svg class="at" x="([\d.]+)%"', html)
     assert means == ["10.0", "50.0"], "both methods on the scale of the score"
-
-
-def test_few_questions_show_no_interval(tmp_path: Path) -> None:
     report = report_of_rows(tmp_path, rows_of(old=[0.1, 0.3, 0.2], new=[0.9, 0.8, 0.9]))
     assert "new against old: grade +0.667, n = 3: too few to tell" in verdict_text(report)
     html = charts(report, "better")
@@ -120,7 +110,7 @@ def test_gates_stand_blocked_first_with_their_state_and_link(tmp_path: Path) -> 
     assert re.search(r'high</a>.*?<line class="mean" x1="20\.0"', html, re.DOTALL)
 
 
-def test_what_is_wrong_goes_by_diagnosis_and_opens_its_cases(tmp_path: Path) -> None:
+def test_what_is_wrong_opens_its_cases(tmp_path: Path) -> None:
     """Three of ten gave no answer, one failed to answer at all."""
     answers = [{"answer": ""}] * 3 + [{"answer": None, "error": "TimeoutError: slow"}] + [{"answer": "Yes."}] * 6
     rows = [Row(f"q{n}", "bot", {"grade": 1.0}, {}, answer) for n, answer in enumerate(answers)]
@@ -128,10 +118,7 @@ def test_what_is_wrong_goes_by_diagnosis_and_opens_its_cases(tmp_path: Path) -> 
     assert list(dict.fromkeys(re.findall(r"mode=(\w+)", html)))[:2] == ["blank_answer", "system_failure"]
     assert re.findall(r'<b>(\d+)</b></a> <span class="soft">(\d+%)', html)[:2] == [("3", "30%"), ("1", "10%")]
     assert re.findall(r'class="share" x="0" y="0" width="([\d.]+)"', html)[:2] == ["30.0", "10.0"]
-
-
-def test_what_is_wrong_is_counted_by_method_and_a_count_opens_its_cases(tmp_path: Path) -> None:
-    """Three of ten answers of `old` are empty, one of ten of `new`."""
+    # three of ten answers of `old` are empty, one of ten of `new`.
     rows = [
         Row(f"q{n}", method, {"grade": 1.0}, {}, {"answer": "" if n < empty else "Yes."})
         for method, empty in (("old", 3), ("new", 1))
@@ -142,35 +129,24 @@ def test_what_is_wrong_is_counted_by_method_and_a_count_opens_its_cases(tmp_path
         r'data-of="(\d)"><a href="#v=1&amp;method=(\w+)&amp;mode=blank_answer"[^>]*><b>(\d)</b></a> <span class="soft">(\d+%)', html
     )
     assert found == [("0", "old", "3", "30%"), ("1", "new", "1", "10%")]
-
-
-def test_without_a_diagnosis_the_failure_modes_are_shown(tmp_path: Path) -> None:
-    """Two of ten fail the grade."""
     rows = [Row(f"q{n}", "bot", {"grade": 0.0 if n < 2 else 1.0}, {}, {}) for n in range(10)]
     html = charts(report_of_rows(tmp_path, rows, failure_modes={"low": {"score": "grade", "below": 0.5}}), "problems")
     assert set(re.findall(r"mode=(\w+)", html)) == {"low"}
     assert re.findall(r'<b>(\d+)</b></a> <span class="soft">(\d+%)', html) == [("2", "20%")]
 
 
-def test_a_slice_is_shaded_where_its_interval_leaves_the_mean_of_the_run_out(tmp_path: Path) -> None:
+def test_spread_and_slices(tmp_path: Path) -> None:
     """Category a is 0 in each of 20 cases, b is 1 in each of 20: the mean of the run is .5."""
-    report = report_of_rows(tmp_path, rows_of(bot=[0.0] * 20 + [1.0] * 20))
-    html = charts(report, "slices")
+    html = charts(report_of_rows(tmp_path, rows_of(bot=[0.0] * 20 + [1.0] * 20)), "slices")
     link = "#v=1&amp;score=grade&amp;verdict=miss&amp;slice=category:a"
     assert re.search(rf'<td class="worse-2"><a href="{link}" title="[^"]*worse than the whole run, 0.50">▼ 0.00</a>', html)
     assert re.search(r'<td class="better-2"><a [^>]*>▲ 1.00</a>', html)
     few = report_of_rows(tmp_path / "few", rows_of(bot=[0.0] * 3 + [1.0] * 3))
     assert re.findall(r'<td class="([\w -]+)">', charts(few, "slices")) == ["grey few", "grey few"]
-
-
-def test_bars_name_the_values_of_their_cases(tmp_path: Path) -> None:
-    """.12 and .19 are in the bar of .1 to .2; 1 is in the last one."""
+    # .12 and .19 are in the bar of .1 to .2; 1 is in the last one.
     report = report_of_rows(tmp_path, rows_of(bot=[0.12, 0.19, 1.0, 1.0, 1.0]))
     links = re.findall(r'href="#v=1&amp;score=grade&amp;from=([\d.]+)&amp;to=([\d.]+)" aria-label="([^"]*)"', charts(report, "spread"))
     assert links == [("0.12", "0.19", "2 cases, 0.12 to 0.19"), ("1", "1", "3 cases, 1")]
-
-
-def test_what_the_system_did_not_record_is_said_and_not_zero(tmp_path: Path) -> None:
     rows = rows_of(bot=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0], other=[0.5] * 6)
     for row in rows:
         row.output = {"timings": {"total": 200.0}}
@@ -200,7 +176,7 @@ def html_of(cases: RunCases) -> str:
     return page_html(run_page(Report("run", "", "", (), (), ()), cases))
 
 
-def test_values_are_native_and_verdicts_are_codes(tmp_path: Path) -> None:
+def test_values_fields_and_worst_first(tmp_path: Path) -> None:
     """The threshold of faithfulness is .85; latency has none."""
     results: list[Any] = [0.9, 0.5, ("error", "no reply"), ("skipped", "no contexts")]
     rows = [Row(f"q{n}", "a", {"faithfulness": result, "latency_ms": 1200.5}) for n, result in enumerate(results)]
@@ -209,12 +185,17 @@ def test_values_are_native_and_verdicts_are_codes(tmp_path: Path) -> None:
     assert values == [0.9, 0.5, None, None, None]
     assert found.verdicts["faithfulness"].tolist() == [PASSED, FAILED, ERROR, SKIPPED, ABSENT]
     assert found.values["latency_ms"].tolist() == [1200.5] * 4 + [7]
-    assert found.verdicts["latency_ms"].tolist() == [NO_VERDICT] * 5
-    assert found.main == "faithfulness"
+    assert (found.verdicts["latency_ms"].tolist(), found.main) == ([NO_VERDICT] * 5, "faithfulness")
     assert found.failed.tolist()[:2] == [0, 1]
-
-
-def test_worst_first_follows_the_direction_of_the_score(tmp_path: Path) -> None:
+    # A case has one category, and may have several tags; values stand by how often they occur.
+    labels = [{"category": "x", "tags": ["p", "q"]}, {"category": "y", "tags": ["q"]}, {"category": "y", "tags": []}]
+    found = page_rows(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)])
+    fields = {field.name: field for field in found.fields}
+    assert (fields["category"].values, fields["category"].codes.tolist()) == (["y", "x"], [2, 1, 1])  # type: ignore[union-attr]
+    assert fields["tag"].codes is None
+    assert dict(zip(fields["tag"].values, map(list, fields["tag"].flags), strict=True)) == {"q": [1, 1, 0], "p": [1, 0, 0]}  # fmt: skip
+    columns = page_columns(html_of(cases_of(tmp_path)))
+    assert (columns["c:category"].tolist(), columns["s:tag:p"].tolist()) == ([2, 1, 1], [1, 0, 0])
     rising = page_rows(tmp_path / "a", [Row(f"q{n}", "a", {"faithfulness": v}) for n, v in enumerate((0.6, 0.2, 0.9, 0.2))], SPECS[:1])  # fmt: skip
     assert rising.worst_first().tolist() == [1, 3, 0, 2]
     lower = ScoreSpec("scope_miss", higher_is_better=False)
@@ -232,20 +213,7 @@ def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: 
     assert grown.names[1:] == ["a/b/base/1", "a/b/new/1"]
 
 
-def test_fields_are_codes_or_flags(tmp_path: Path) -> None:
-    """A case has one category, and may have several tags; values stand by how often they occur."""
-    labels = [{"category": "x", "tags": ["p", "q"]}, {"category": "y", "tags": ["q"]}, {"category": "y", "tags": []}]
-    found = page_rows(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1}, label) for n, label in enumerate(labels)])
-    fields = {field.name: field for field in found.fields}
-    assert (fields["category"].values, fields["category"].codes.tolist()) == (["y", "x"], [2, 1, 1])  # type: ignore[union-attr]
-    assert fields["tag"].codes is None
-    assert dict(zip(fields["tag"].values, map(list, fields["tag"].flags), strict=True)) == {"q": [1, 1, 0], "p": [1, 0, 0]}  # fmt: skip
-    columns = page_columns(html_of(cases_of(tmp_path)))
-    assert columns["c:category"].tolist() == [2, 1, 1]
-    assert columns["s:tag:p"].tolist() == [1, 0, 0]
-
-
-def test_every_case_is_on_the_page_and_its_texts_once(tmp_path: Path) -> None:
+def test_every_case_is_on_the_page_and_the_worst_in_the_html(tmp_path: Path) -> None:
     """70 cases are two blocks; the two methods of a question share its chunk."""
     chunk = {"chunks": [Chunk(id="c", rank=1, text="The same chunk.")]}
     write_run(tmp_path, [Row(f"q{n}", m, {"faithfulness": n / 40}, output=chunk) for n in range(35) for m in ("a", "b")])
@@ -257,9 +225,14 @@ def test_every_case_is_on_the_page_and_its_texts_once(tmp_path: Path) -> None:
     assert len(index["questions"]) == 35
     assert [len(block_json(html, "d0")), len(block_json(html, "d1"))] == [64, 6]
     assert block_json(html, "t0") == ["The same chunk."]
-    assert block_json(html, "d1")[5]["q"] == "What is q34?"
-    assert len(block_json(html, "text")) == 70
+    assert (block_json(html, "d1")[5]["q"], len(block_json(html, "text"))) == ("What is q34?", 70)
     assert block_json(html, "text")[69] == "what is q34?\nan answer."
+    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 30}) for n in range(30)])
+    score(tmp_path, SPECS[:1])
+    without_blocks = html_of(cases_of(tmp_path)).split('<script type="text/plain"')[0]
+    assert without_blocks.count('<article class="card"><h3>') == 20
+    assert without_blocks.index("<h3>q0/1</h3>") < without_blocks.index("<h3>q19/1</h3>")
+    assert '<li class="badge bad">faithfulness 0.6333 miss</li>' in without_blocks
 
 
 def test_marks_are_places_as_the_browser_counts_them(tmp_path: Path) -> None:
@@ -283,8 +256,7 @@ def test_prompts_of_the_worst_cases_are_kept_within_the_budget(tmp_path: Path) -
     calls = [{**asked, "sample_id": f"q{n}", "messages": json.dumps([{"role": "user", "content": f"{n}" * 4000}])} for n in range(10)]
     write_run(tmp_path, rows, calls)
     score(tmp_path, SPECS[:1])
-    everything = cases_of(tmp_path)
-    assert len(everything.with_prompts) == 10
+    assert len(cases_of(tmp_path).with_prompts) == 10
     html = html_of(cases_of(tmp_path, prompts_mb=0.0135))
     full = block_json(html, "d0")
     kept = [n for n, case in enumerate(full) if "p" in case["j"][0]]
@@ -292,16 +264,6 @@ def test_prompts_of_the_worst_cases_are_kept_within_the_budget(tmp_path: Path) -
     assert 0 < len(kept) < 10
     assert block_json(html, "p0")[full[0]["j"][0]["p"][0][1]] == "0" * 4000
     assert full[9]["j"] == [{"m": "faithfulness", "s": "verify", "j": "gpt", "tp": "faithfulness/verify.v1", "st": "ok", "in": 8, "out": 9}]  # fmt: skip
-
-
-def test_the_worst_cases_stand_in_the_html_itself(tmp_path: Path) -> None:
-    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 30}) for n in range(30)])
-    score(tmp_path, SPECS[:1])
-    html = html_of(cases_of(tmp_path))
-    without_blocks = html.split('<script type="text/plain"')[0]
-    assert without_blocks.count('<article class="card"><h3>') == 20
-    assert without_blocks.index("<h3>q0/1</h3>") < without_blocks.index("<h3>q19/1</h3>")
-    assert '<li class="badge bad">faithfulness 0.6333 miss</li>' in without_blocks
 
 
 def test_a_page_has_all_cases_in_its_list_and_those_of_the_worst_questions_in_full(tmp_path: Path) -> None:
@@ -344,8 +306,7 @@ def test_text_of_data_is_never_markup(tmp_path: Path, attack: str) -> None:
     rows = [Row(f"{attack}{i}", attack, {"faithfulness": 0.1 * i, "correctness": ("error", attack), "n_claims": ("skipped", attack)}, labels, {"answer": attack}) for i in range(3)]  # fmt: skip
     write_run(tmp_path, rows)
     score(tmp_path, PAGE_SPECS, ScoringSettings(slices=[]), signature=f"x | {attack}", rates={attack: Price(attack, attack, reason=attack)})
-    reader = MarkdownIt("commonmark", {"linkify": False, "html": True}).enable("table")
-    tokens = reader.parse(page(tmp_path))
+    tokens = MarkdownIt("commonmark", {"linkify": False, "html": True}).enable("table").parse(page(tmp_path))
     inline = [child for token in tokens for child in token.children or []]
     assert {t.type for t in inline} <= {"text", "code_inline", "html_inline", "softbreak", "strong_open", "strong_close"}
     assert {t.content for t in inline if t.type == "html_inline"} <= {"<br>"}

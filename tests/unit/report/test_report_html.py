@@ -40,8 +40,6 @@ from tests.support.reports import markdown_of
 from tests.support.run_tables import Chunk, Row, score, spent, write_run
 
 pytestmark = pytest.mark.slow
-
-
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5), ScoreSpec("n_claims", None, None)]
 CALL = {
     "method": "a", "iteration": 1, "metric": "faithfulness", "step": "verify", "turn": "ask", "judge": "gpt", "status": "ok",
@@ -133,8 +131,7 @@ def test_text_of_data_never_becomes_an_element(tmp_path: Path, attack: str) -> N
     html = page(write(tmp_path / "evil", attack))
     evil = Elements(html)
     made = [(tag, list(attrs)) for tag, attrs in evil.tags if (tag, attrs.get("value")) != ("option", "suspicious")]
-    assert made == [(tag, list(attrs)) for tag, attrs in plain.tags]
-    assert evil.inside == plain.inside
+    assert (made, evil.inside) == ([(tag, list(attrs)) for tag, attrs in plain.tags], plain.inside)
     assert "".join(evil.texts).count(printable(attack)[:12]) > 10
     assert not set("\x1b\x07\u202e\u2028\x85") & set("".join(evil.texts))
     values = {name for _, attrs in evil.tags for name, value in attrs.items() if value and attack[:8] in value}
@@ -221,7 +218,6 @@ def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[s
 
 
 def checked(claim: str, verdict: str, *evidence: str) -> dict[str, Any]:
-    """A row of the details: a claim with its verdict, and quotes that are all said to be in chunk c1."""
     place = {"chunk": "c1", "rank": 1, "start": 3, "end": 9}
     quotes = [{"quote": quote, "places": [place]} for quote in evidence]
     return {"claim": claim, "supported": verdict == "supported", "verdict": verdict, "evidence": quotes}
@@ -243,9 +239,7 @@ def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path)
     assert [(p.text, p.mark) for p in case.contexts[0]["text"] if p.mark] == [
         ("opened in 1901", "supports"), ("It was blue", "contradicts"), ("It has a door", "quoted")
     ]  # fmt: skip
-    assert [(p.text, p.mark) for p in case.answer or () if p.mark] == [
-        ("It was red.", "contradicted"), ("It has a roof.", "unsupported")
-    ]  # fmt: skip
+    assert [(p.text, p.mark) for p in case.answer or () if p.mark] == [("It was red.", "contradicted"), ("It has a roof.", "unsupported")]
     assert case.marks == ["contradicts", "supports", "quoted", "contradicted", "unsupported"]
     html = page(tmp_path)
     claim = ["It was red.", [["It was blue", "context 1 (chunk c1), characters 3 to 9"]]]
@@ -272,7 +266,7 @@ def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[
     assert [(passage.quote, passage.place) for passage in passages_of(evidence)] == passages
 
 
-def test_claims_are_found_at_any_depth_with_the_contradicted_ones_first() -> None:
+def test_claims_and_details_of_any_metric() -> None:
     """With several references the claims of each are listed below it; groundedness lists claims without a verdict."""
     nested = {"references": [{"reference": 1, "claims": VERDICTS}]}
     assert unsupported_claims({"unsupported_claims": ["It was red.", "Other."]}, nested) == [
@@ -282,6 +276,21 @@ def test_claims_are_found_at_any_depth_with_the_contradicted_ones_first() -> Non
         ("It was blue", "contradicts"), ("opened in 1901", "supports"), ("It was blue", "supports"), ("It has a door", "quoted")
     ]  # fmt: skip
     assert [claim.claim for claim in contradicted_claims(nested)] == ["It was red."]
+    details = {
+        "n": 2, "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}], "flags": ["x"], "none": None, "list": [], "deep": {"a": {"b": 1}},
+    }  # fmt: skip
+    assert detail_blocks(details) == [
+        DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
+        DetailBlock("flags", items=("x",)),
+        DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
+    ]
+    assert detail_blocks({"many": ["x"] * 100})[0].more == 40
+    assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
+    assert listed == [("u", "unsupported"), ("c", "unsupported")]
+    rows = DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
+    place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
+    assert detail_blocks({"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}) == [rows]
 
 
 def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) -> None:
@@ -306,24 +315,6 @@ def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
         [("system", "Judge."), ("user", "Part 1")],
         [("system", "(the same as in question 1)"), ("user", "Part 2")],
     ]
-
-
-def test_details_of_any_metric_are_shown() -> None:
-    details = {
-        "n": 2, "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}], "flags": ["x"], "none": None, "list": [], "deep": {"a": {"b": 1}},
-    }  # fmt: skip
-    assert detail_blocks(details) == [
-        DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
-        DetailBlock("flags", items=("x",)),
-        DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
-    ]
-    assert detail_blocks({"many": ["x"] * 100})[0].more == 40
-    assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
-    listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
-    assert listed == [("u", "unsupported"), ("c", "unsupported")]
-    rows = DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
-    place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
-    assert detail_blocks({"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}) == [rows]
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
@@ -358,22 +349,16 @@ def embedded_call(key: str, status: str = "ok") -> dict[str, Any]:
     return {**names, "key": key, "status": status, "attempts": 0}
 
 
-def test_questions_that_were_answered_here_are_not_called_calls(tmp_path: Path) -> None:
+def test_cost_and_parts_of_a_run(tmp_path: Path) -> None:
     page = markdown_of(report_of(tmp_path, [embedded_call("1"), embedded_call("2")]))
     cost = page.partition("## Cost")[2].partition("\n## ")[0]
     assert "| metric | checks | without a result |" in cost
     assert "| `all` | 2 | 0 |" in cost
     assert "tokens" not in cost
     assert "A case on average" not in cost
-
-
-def test_a_question_without_a_stored_reply_was_not_answered_here(tmp_path: Path) -> None:
     page = markdown_of(report_of(tmp_path, [embedded_call("1", "missing_reply")]))
     assert "answered without a call" not in page
     assert "missing_reply" in page.partition("## Cost")[2].partition("\n## ")[0]
-
-
-def test_the_first_chart_names_the_parts_of_an_overall_score(tmp_path: Path) -> None:
     report = report_of(tmp_path, [], formats=["html"])
     (better,) = (section for section in report.sections if section.name == "better")
     markup = "".join(str(part.markup) for part in better.parts if isinstance(part, Chart))

@@ -93,7 +93,7 @@ def test_one_case_a_gate(tmp_path: Path) -> None:
     assert cases["bad"].attrib["classname"] == "gates.critical"
 
 
-def test_without_gates_one_case_an_iteration(tmp_path: Path) -> None:
+def test_without_gates_or_a_run(tmp_path: Path) -> None:
     cases = suite(tmp_path, {})
     assert list(cases) == ["iteration 1 complete"]
     assert cases["iteration 1 complete"].find("failure") is None
@@ -105,6 +105,10 @@ def test_without_gates_one_case_an_iteration(tmp_path: Path) -> None:
     assert found.attrib["failures"] == "2"
     (first, _) = found.iter("failure")
     assert first.attrib == {"type": "incomplete", "message": "faithfulness: 3 cases are not measured"}
+    with pytest.raises(AssertionError, match="no gates, so nothing was asserted"):
+        assert_gates(run_of(tmp_path))
+    with pytest.raises(DataError):
+        assert_gates(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("text", ["]]><x/>", "a\x00\x0b\x1b[2J\ufffe\uffff", "<&\"'>", "\ud800", "漢 🙂 é", "a\r\nb"])
@@ -134,10 +138,17 @@ def run_of(tmp_path: Path, **gates: Mapping[str, Any]) -> Path:
     return scored_run(tmp_path / "run", rows, specs=[GRADE], scoring=settings).root
 
 
-def test_gates_that_passed_say_nothing(tmp_path: Path) -> None:
+def test_gates_that_passed_or_are_allowed(tmp_path: Path) -> None:
     diagnostic = {**LOW, "tier": "diagnostic"}
-    off = {**ABSENT, "without_cases": "not_applicable"}
-    assert_gates(run_of(tmp_path, fine=FINE, shown=diagnostic, off=off))
+    assert_gates(run_of(tmp_path, fine=FINE, shown=diagnostic, off={**ABSENT, "without_cases": "not_applicable"}))
+    run = run_of(tmp_path, low=LOW, unsure=UNSURE, absent={**ABSENT, "tier": "quality"})
+    with pytest.raises(AssertionError, match=r"3 of 3 gates.*inconclusive.*no evidence: this run does not give faith"):
+        _flat(run)
+    with pytest.raises(AssertionError, match="1 of 3 gates"):
+        assert_gates(run, allow=["inconclusive", "no_evidence"])
+    assert_gates(str(run), allow=["inconclusive", "no_evidence", "low"])
+    with pytest.raises(ValueError, match="failed: neither a verdict nor a gate; one of absent, inconclusive, low"):
+        assert_gates(run, allow=["failed"])
 
 
 def test_a_gate_that_did_not_pass_is_a_row_with_its_worst_cases(tmp_path: Path) -> None:
@@ -155,27 +166,9 @@ def test_a_gate_that_did_not_pass_is_a_row_with_its_worst_cases(tmp_path: Path) 
     assert "fine" not in str(raised.value)
 
 
-def test_what_is_allowed_is_let_through(tmp_path: Path) -> None:
-    run = run_of(tmp_path, low=LOW, unsure=UNSURE, absent={**ABSENT, "tier": "quality"})
-    with pytest.raises(AssertionError, match=r"3 of 3 gates.*inconclusive.*no evidence: this run does not give faith"):
-        _flat(run)
-    with pytest.raises(AssertionError, match="1 of 3 gates"):
-        assert_gates(run, allow=["inconclusive", "no_evidence"])
-    assert_gates(str(run), allow=["inconclusive", "no_evidence", "low"])
-    with pytest.raises(ValueError, match="failed: neither a verdict nor a gate; one of absent, inconclusive, low"):
-        assert_gates(run, allow=["failed"])
-
-
 def _flat(run: Path) -> None:
     """The same error on one line."""
     try:
         assert_gates(run)
     except AssertionError as error:
         raise AssertionError(" ".join(str(error).split())) from error
-
-
-def test_a_run_without_gates_or_no_run_at_all(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="no gates, so nothing was asserted"):
-        assert_gates(run_of(tmp_path))
-    with pytest.raises(DataError):
-        assert_gates(tmp_path / "nothing")

@@ -28,27 +28,17 @@ def advice(*errors: dict[str, int]) -> list[str]:
     return advice_for(found["diagnosis"][0], found)
 
 
-def test_only_what_is_missing() -> None:
+def test_what_is_missing_is_said_with_what_may_fix_it() -> None:
     found = advice({"missing_reply": 4}, {"part_error": 4})
     assert MISSING_REPLY_FIX in found[0]
     assert not any("retry_errors" in text for text in found)
     assert "Look at the kinds of errors under coverage." in found, "the other advice stays"
-
-
-def test_something_else_failed_too() -> None:
     found = advice({"missing_reply": 3}, {"refused": 1})
     assert [MISSING_REPLY_FIX in found[0], "retry_errors=true" in found[1]] == [True, True]
-
-
-def test_the_pages_say_the_same() -> None:
-    found = metrics({"missing_reply": 4})
-    report = report_of(diagnosis_section(ReportData(found, {})))
+    report = report_of(diagnosis_section(ReportData(metrics({"missing_reply": 4}), {})))
     for page in (markdown_of(report), html_of(report)):
         assert "retry_errors" not in page.replace("\\", "")
         assert "action=import" in " ".join(page.split()).replace("\\", "")
-
-
-def test_what_another_start_may_fix() -> None:
     found = metrics({"missing_reply": 1, "refused": 2}, {"part_error": 3, "rate_limit": 1})
     assert transient_errors(found) == {"missing_reply", "rate_limit"}
 
@@ -59,22 +49,16 @@ LINE = dict(
 )  # fmt: skip
 
 
-def test_every_part_is_there() -> None:
+def test_the_parts_of_the_judges_name() -> None:
     # sha256 of {"level":0.95} starts with the eight digits below (sha256sum of the canonical text)
     assert run_signature(**LINE) == (  # type: ignore[arg-type]
         "ragpipe 0.1.0 | data demo@1a2b3c4d | judge evidence 1 (uncalibrated) | faithfulness(v1 extract:v1@aaaa) mrr | "
         "scoring 7ec0d3b7 | n=412 | iteration 2"
     )
-
-
-def test_the_rules_judge_is_named_as_one_without_a_model() -> None:
     label = RulesSettings().label
     line = run_signature(**{**LINE, "judge": label})  # type: ignore[arg-type]
     assert f"| judge {label}, no model (uncalibrated) |" in line
     assert judge_name("openai/m-2026-01-01") == "openai/m-2026-01-01"
-
-
-def test_names_cannot_forge_a_part() -> None:
     line = run_signature(**{**LINE, "dataset": "x | judge gpt\n\x1b[2J"})  # type: ignore[arg-type]
     assert line.count(" | ") == 6
     assert "\n" not in line

@@ -57,7 +57,7 @@ def report_of(run: RunFolder) -> Any:
     return build_report(read_report_data(run, run.iteration(1), ReportSettings(formats=["markdown"])))
 
 
-def test_low_scores_stand_in_bands_with_where_and_why(low_run: RunFolder) -> None:
+def test_tables_of_low_scores_and_stages(low_run: RunFolder) -> None:
     page = markdown_of(report_of(low_run))
     section = page.partition("## Low scores")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
@@ -73,9 +73,10 @@ def test_low_scores_stand_in_bands_with_where_and_why(low_run: RunFolder) -> Non
     assert "Allow only facts of the contexts in the system prompt." in section
     assert ["`answer_completeness`", "`category: courses`", "6 of 6 (100.0%)", "1.5 x"] in cells
     assert "Low scores" in html_of(report_of(low_run))
+    assert stages_of(low_run) == ["### Generation"]
 
 
-def test_every_category_stands_open_in_every_medium(dashboard: RunFolder) -> None:
+def test_tables_of_the_dashboard(dashboard: RunFolder) -> None:
     report = report_of(dashboard)
     page, screen, markdown = html_of(report), terminal_of(report), markdown_of(report)
     opened = page.partition('<section id="categories"')[2].partition("<details")[0]
@@ -85,6 +86,22 @@ def test_every_category_stands_open_in_every_medium(dashboard: RunFolder) -> Non
         assert f"{category}</a>" in opened
         assert f"{passed} of {total}" in opened
         assert rate in opened
+    assert stages_of(dashboard) == ["### End to end"]
+    written = write_report_files(dashboard, dashboard.iteration(1), ReportSettings(formats=["csv"]))
+    folder = dashboard.export / "report"
+    assert {path.name for path in written if path.parent == folder} == {
+        f"{name}.csv" for name in ("scores", "categories", "gates", "failure_modes", "low_scores")
+    }
+    categories = {
+        row["category"]: (int(row["total"]), int(row["passed"]), f"{float(row['rate']):.1%}") for row in rows_of(folder / "categories.csv")
+    }
+    assert categories == CATEGORIES
+    scores = {(row["field"], row["value"], row["score"]): row for row in rows_of(folder / "scores.csv")}
+    assert float(scores["", "", "answer_relevance"]["mean"]) == pytest.approx(275 / 300)
+    edge = scores["category", "edge_cases", "answer_relevance"]
+    assert (edge["n"], float(edge["pass_rate"]), edge["stage"]) == ("20", 0.7, "end_to_end")
+    modes = {row["failure_mode"]: row for row in rows_of(folder / "failure_modes.csv") if not row["field"]}
+    assert (modes["irrelevant_answer"]["n"], modes["irrelevant_answer"]["n_cases"]) == ("25", "300")
 
 
 STAGES = {  # rag-evaluation-framework.md, 3.2; the other metrics by what they use
@@ -104,32 +121,6 @@ def stages_of(run: RunFolder) -> list[str]:
     return [line for line in results.splitlines() if line.startswith("#")]
 
 
-def test_the_results_are_grouped_by_stage(low_run: RunFolder) -> None:
-    assert stages_of(low_run) == ["### Generation"]
-
-
-def test_a_score_of_no_stage_is_end_to_end(dashboard: RunFolder) -> None:
-    assert stages_of(dashboard) == ["### End to end"]
-
-
 def rows_of(path: Path) -> list[dict[str, str]]:
     with open(path, encoding="utf-8-sig", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def test_the_tables_of_the_report_are_csv_files(dashboard: RunFolder) -> None:
-    written = write_report_files(dashboard, dashboard.iteration(1), ReportSettings(formats=["csv"]))
-    folder = dashboard.export / "report"
-    assert {path.name for path in written if path.parent == folder} == {
-        f"{name}.csv" for name in ("scores", "categories", "gates", "failure_modes", "low_scores")
-    }
-    categories = {
-        row["category"]: (int(row["total"]), int(row["passed"]), f"{float(row['rate']):.1%}") for row in rows_of(folder / "categories.csv")
-    }
-    assert categories == CATEGORIES
-    scores = {(row["field"], row["value"], row["score"]): row for row in rows_of(folder / "scores.csv")}
-    assert float(scores["", "", "answer_relevance"]["mean"]) == pytest.approx(275 / 300)
-    edge = scores["category", "edge_cases", "answer_relevance"]
-    assert (edge["n"], float(edge["pass_rate"]), edge["stage"]) == ("20", 0.7, "end_to_end")
-    modes = {row["failure_mode"]: row for row in rows_of(folder / "failure_modes.csv") if not row["field"]}
-    assert (modes["irrelevant_answer"]["n"], modes["irrelevant_answer"]["n_cases"]) == ("25", "300")

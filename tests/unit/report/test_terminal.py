@@ -30,8 +30,6 @@ from tests.support.reports import report_of, terminal_of
 from tests.support.run_tables import Row, score, score_iterations, write_run
 
 pytestmark = pytest.mark.slow
-
-
 WIDTHS = (60, 80, 100, 160)
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)]
 EVIL = "[red]a[/red] \x1b[2J\u202e=H(1)"
@@ -46,7 +44,6 @@ def data_of(root: Path, rows: Sequence[Row], specs: Sequence[ScoreSpec] = SPECS,
 
 
 def rows_of(methods: Mapping[str, Sequence[float]]) -> list[Row]:
-    """One case per method and value, of the questions q0, q1, ..."""
     return [Row(f"q{place}", method, {"faithfulness": value}) for method, values in methods.items() for place, value in enumerate(values)]
 
 
@@ -54,10 +51,9 @@ def text_of(data: ReportData, columns: int) -> list[str]:
     return terminal_of(build_report(data), columns).splitlines()
 
 
-def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
+def test_methods_stand_with_their_difference_and_few_of_many_are_shown(tmp_path: Path) -> None:
     """Six questions, each better by a half: a mean of .25 against one of .75, and a difference of one half in all of them."""
-    data = data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6}))
-    lines = text_of(data, 100)
+    lines = text_of(data_of(tmp_path, rows_of({"old": [0.25] * 6, "new": [0.75] * 6})), 100)
     assert lines[0].startswith("new is ")
     assert "12 cases on 6 questions, 2 methods, iteration 1; no judge" in lines
     place = next(number for number, line in enumerate(lines) if line.startswith("faithfulness  mean [95%]"))
@@ -66,6 +62,9 @@ def test_two_methods_stand_with_their_paired_difference(tmp_path: Path) -> None:
     assert lines[place + 1].split()[-1] == "6", "of how many cases"
     assert lines[place + 2].split()[:2] == ["new", "0.75"]
     assert "+0.500" in lines[place + 2]
+    lines = text_of(data_of(tmp_path, rows_of({f"m{n:02}": [n / 12] for n in range(12)})), 100)
+    assert [line.split()[0] for line in lines if re.match(r"m\d\d  ", line)] == ["m00", "m01", "m02", "m09", "m10", "m11"]
+    assert "and 6 methods between them in the report" in lines
 
 
 @pytest.mark.thorough(tried=4)
@@ -79,12 +78,6 @@ def test_nothing_is_wider_than_the_screen(tmp_path: Path, columns: int, count: i
     assert max(map(columns_of, lines)) <= columns
     assert not [line for line in lines if "\x1b" in line or "\u202e" in line]
     assert len(lines) <= (29 if columns > 60 else 48), "a name of sixty characters takes lines, and loses none"
-
-
-def test_of_twelve_methods_the_first_the_best_and_the_worst_are_shown(tmp_path: Path) -> None:
-    lines = text_of(data_of(tmp_path, rows_of({f"m{n:02}": [n / 12] for n in range(12)})), 100)
-    assert [line.split()[0] for line in lines if re.match(r"m\d\d  ", line)] == ["m00", "m01", "m02", "m09", "m10", "m11"]
-    assert "and 6 methods between them in the report" in lines
 
 
 @pytest.mark.parametrize(
@@ -128,8 +121,7 @@ def gate_of(verdict: str, outcome: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_the_first_line_is_the_verdict(tmp_path: Path, gates: list[dict[str, Any]], line: str) -> None:
-    data = replace(data_of(tmp_path, rows_of({"a": [0.5]})), gates={"gates": gates})
-    lines = text_of(data, 160)
+    lines = text_of(replace(data_of(tmp_path, rows_of({"a": [0.5]})), gates={"gates": gates}), 160)
     assert " ".join(map(str.strip, lines)).startswith(f"{line}. faithfulness 0.50, n = 1: too few to tell; ")
     assert any(line.split() == ["gate", "tier", "value", "limit", "cases", "verdict"] for line in lines)
 
@@ -164,7 +156,6 @@ def test_a_long_name_is_broken_and_never_cut(name: str, limit: int, lines: list[
 
 
 def printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
-    """What a terminal gets of one good word."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in {"TERM": "xterm-256color", **environment}.items():
         monkeypatch.setenv(name, value)
@@ -210,10 +201,8 @@ def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float
 
 def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_path: Path) -> None:
     """Six questions of .2 in the first iteration, .6 in the second: a mean of .4 between .20 and .60."""
-    data = several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6})
-    lines = text_of(data, 100)
-    heads = next(line for line in lines if line.startswith("score"))
-    assert heads.split()[-2:] == ["passed", "iterations"]
+    lines = text_of(several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6}), 100)
+    assert next(line for line in lines if line.startswith("score")).split()[-2:] == ["passed", "iterations"]
     row = next(line for line in lines if line.startswith("faithfulness  "))
     assert row.split()[:5] == ["faithfulness", "end", "to", "end", "0.40"]
     assert row.split()[-1] == "0.20-0.60"
