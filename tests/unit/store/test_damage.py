@@ -27,7 +27,6 @@ from tests.support.memory import quick_folder
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 COUNT = 40
 TIME = "2026-11-22T08:00:00.000+00:00"
 JUDGE = {f"judge.{n}": sha256(n) for n in range(8)}
@@ -230,8 +229,7 @@ def test_a_file_that_is_gone_is_said_and_what_went_into_it_is_kept(tmp_path: Pat
         left.unlink()
     (kept,) = (tmp_path / "tmp").iterdir()
     import_calls(path, kept)
-    assert set(read_calls(path, KEYS)) == {*KEYS[5:11]}
-    assert paid_by(path, "0123456789ab", 1).replies == 5
+    assert (set(read_calls(path, KEYS)), paid_by(path, "0123456789ab", 1).replies) == ({*KEYS[5:11]}, 5)
 
 
 def test_a_store_that_breaks_under_a_run_keeps_the_replies_it_cannot_take_elsewhere(tmp_path, monkeypatch, caplog) -> None:
@@ -299,7 +297,6 @@ def test_prune_sees_a_store_that_is_open_and_asks_nothing(tmp_path: Path) -> Non
 
 
 def make(path: Path) -> None:
-    """A process that opens a store and puts a reply."""
     fill(path, CALLS[:1])
 
 
@@ -316,7 +313,6 @@ def test_a_kill_while_a_store_is_made_loses_nothing_and_stops_nobody(tmp_path: P
         os.kill(killed.pid or 0, signal.SIGKILL)
         killed.join()
         other.join(60)
-        assert other.exitcode == 0
-        assert read_calls(path, KEYS) == {KEYS[0]: CALLS[0]}
+        assert (other.exitcode, read_calls(path, KEYS)) == (0, {KEYS[0]: CALLS[0]})
         fill(path, CALLS[1:2])
         assert set(read_calls(path, KEYS)) == {KEYS[0], KEYS[1]}

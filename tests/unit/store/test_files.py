@@ -51,11 +51,10 @@ def test_a_failed_block_leaves_the_old_file_and_no_temporary(tmp_path: Path, err
 
     with pytest.raises(type(error)):
         write_and_fail()
-    assert target.read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
+    assert (target.read_text(), names(tmp_path)) == ("old", ["a.txt"])
 
 
-def test_a_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
+def test_links_are_not_followed(tmp_path: Path) -> None:
     outside, folder = tmp_path / "outside.txt", tmp_path / "run"
     outside.write_text("precious")
     folder.mkdir()
@@ -64,6 +63,12 @@ def test_a_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert outside.read_text() == "precious"
     assert not (folder / "a.json").is_symlink()
     assert json.loads((folder / "a.json").read_text()) == {"a": 1}
+    (tmp_path / "target").write_text("")
+    (tmp_path / "link").symlink_to("target")
+    for name in ("link", "."):
+        with pytest.raises(OutputError, match="cannot write"):
+            append_lines(tmp_path / name, [{"a": 1}])
+    assert (tmp_path / "target").read_text() == ""
 
 
 @pytest.mark.parametrize(("number", "words"), [
@@ -82,8 +87,7 @@ def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.
     assert words in str(found.value)
     assert str(target) in str(found.value)
     assert "To fix" in str(found.value)
-    assert target.read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
+    assert (target.read_text(), names(tmp_path)) == ("old", ["a.txt"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no /proc")
@@ -115,7 +119,7 @@ def test_real_faults_of_the_path(tmp_path: Path) -> None:
     assert names(tmp_path) == ["file", "folder"]
 
 
-def test_links_an_unchanged_table(tmp_path: Path) -> None:
+def test_unchanged_tables_are_linked_or_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     src, dst = tmp_path / "a.parquet", tmp_path / "b.parquet"
     src.write_bytes(b"table")
     dst.write_bytes(b"old")
@@ -126,8 +130,6 @@ def test_links_an_unchanged_table(tmp_path: Path) -> None:
     atomic_write(dst, b"new")
     assert src.read_bytes() == b"table"
 
-
-def test_copies_where_links_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
@@ -160,7 +162,7 @@ def test_json_lines_indent_what_holds_more_than_a_score() -> None:
     assert json.loads(json_lines(value)) == value
 
 
-def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
+def test_lines_are_added_whole(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.jsonl"
     assert list(read_lines(path)) == []
     append_lines(path, [])
@@ -170,9 +172,6 @@ def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
     append_lines(path, [])
     assert path.read_text() == '{"a":1}\n{"a":"é\\n"}\n{"a":3}\n'
     assert [line["a"] for line in read_lines(path)] == [1, "é\n", 3]
-
-
-def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a":1}\n{"a":2')
     append_lines(path, [{"a": 3}])
@@ -195,15 +194,6 @@ def test_writers_at_the_same_time_do_not_mix_their_lines(tmp_path: Path) -> None
     lines = list(read_lines(path))
     assert len(lines) == path.read_bytes().count(b"\n") == 4 * 40 * 2
     assert [line["number"] for line in lines if line["writer"] == 2] == [n for n in range(40) for _ in range(2)]
-
-
-def test_a_link_or_a_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("")
-    (tmp_path / "link").symlink_to("target")
-    for name in ("link", "."):
-        with pytest.raises(OutputError, match="cannot write"):
-            append_lines(tmp_path / name, [{"a": 1}])
-    assert (tmp_path / "target").read_text() == ""
 
 
 class TerminatedWorkerError(Exception):

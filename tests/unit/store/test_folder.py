@@ -22,7 +22,7 @@ def made(output_dir: Path, name: str = "x", run_id: str = "abc123") -> RunFolder
     return run
 
 
-def test_iterations_in_order(tmp_path: Path) -> None:
+def test_iterations_in_order_and_no_run_said_so(tmp_path: Path) -> None:
     run = made(tmp_path)
     assert RunFolder(tmp_path / "missing").iterations() == []
     for number in (10, 2, 1):
@@ -30,6 +30,9 @@ def test_iterations_in_order(tmp_path: Path) -> None:
     (run.root / "iteration-x").mkdir()
     (run.root / "iteration-3").write_text("a file")
     assert run.iterations() == [1, 2, 10]
+    for path in (tmp_path, tmp_path / "missing", tmp_path / "missing" / "latest"):
+        with pytest.raises(DataError, match=r"no manifest\.json|no such folder"):
+            RunFolder.find(path)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_planted_folder_links_are_refused(tmp_path: Path) -> None:
         run.manifest and RunFolder(run.manifest).create()
 
 
-def test_latest_moves_atomically_and_relatively(tmp_path: Path) -> None:
+def test_latest_is_moved_and_never_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = made(tmp_path / "a", run_id="one"), made(tmp_path / "a", run_id="two")
     one.point_latest()
     assert os.readlink(one.latest) == "one"
@@ -73,8 +76,6 @@ def test_latest_moves_atomically_and_relatively(tmp_path: Path) -> None:
     (tmp_path / "a").rename(tmp_path / "b")
     assert RunFolder.find(tmp_path / "b" / "x" / "latest").root == tmp_path / "b" / "x" / "two"
 
-
-def test_latest_is_a_text_file_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
@@ -108,12 +109,6 @@ def test_a_pointer_that_leads_elsewhere_is_not_followed(tmp_path: Path, target: 
         latest.symlink_to(target)
         with pytest.raises(DataError, match="no run"):
             RunFolder.find(latest)
-
-
-def test_no_run_is_said_so(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing", tmp_path / "missing" / "latest"):
-        with pytest.raises(DataError, match=r"no manifest\.json|no such folder"):
-            RunFolder.find(path)
 
 
 @pytest.fixture
@@ -165,8 +160,7 @@ def test_a_seal_that_names_a_file_elsewhere_is_refused(tmp_path: Path, files: An
 
 def test_names_that_only_look_like_going_up_are_files_of_the_folder(tmp_path: Path) -> None:
     names = {"prompts/a..b.jinja": "0" * 64, "..x/y": "0" * 64}
-    found = open_seal(written(tmp_path, json.dumps(closed_seal({**WHOLE, "files": names}))))
-    assert found["files"] == names
+    assert open_seal(written(tmp_path, json.dumps(closed_seal({**WHOLE, "files": names}))))["files"] == names
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 200_000, '{"files": {}, "digest": "0"}'])

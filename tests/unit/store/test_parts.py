@@ -17,7 +17,6 @@ from tests.support.memory import quick_folder
 
 pytestmark = pytest.mark.slow
 
-
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), metadata={"description": "an id"}),
@@ -74,8 +73,7 @@ def test_the_same_rows_give_the_same_bytes_however_often_interrupted(parts: list
         for index in set(range(len(parts))) - made.done():
             made.write(index, table(parts[index]))
         made.join(target)
-        assert target.read_bytes() == expected
-        assert os.listdir(b) == ["whole.parquet"]
+        assert (target.read_bytes(), os.listdir(b)) == (expected, ["whole.parquet"])
         found = pq.read_table(target)
         assert found.to_pylist() == [row for rows in parts for row in rows]
         assert found.schema.equals(SCHEMA)
@@ -101,8 +99,7 @@ def test_done_removes_what_is_broken_with_a_notice(tmp_path: Path) -> None:
     assert (tmp_path / "outside").exists()
     parts.discard(4)
     parts.discard(4)
-    assert parts.done() == set()
-    assert Parts(tmp_path / "missing", SCHEMA).done() == set()
+    assert (parts.done(), Parts(tmp_path / "missing", SCHEMA).done()) == (set(), set())
 
 
 @given(st.data())
@@ -114,8 +111,7 @@ def test_no_changed_byte_of_a_part_goes_unseen(data: st.DataObject) -> None:
         whole = bytearray(parts.path(0).read_bytes())
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
         parts.path(0).write_bytes(whole)
-        assert parts.done() == set()
-        assert len(parts.notices) == 1
+        assert (parts.done(), len(parts.notices)) == (set(), 1)
         assert os.listdir(parts.folder) == []
 
 
@@ -130,7 +126,7 @@ def test_a_part_may_have_several_row_groups_and_keeps_them(tmp_path: Path) -> No
     assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3, 3, 3, 3]
 
 
-def test_a_missing_part_is_no_end(tmp_path: Path) -> None:
+def test_missing_and_broken_parts(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "parts", SCHEMA)
     for index in (0, 2):
         parts.write(index, table(some(1)[0]))
@@ -138,10 +134,6 @@ def test_a_missing_part_is_no_end(tmp_path: Path) -> None:
         parts.join(tmp_path / "whole.parquet")
     assert parts.done() == {0, 2}
     assert not (tmp_path / "whole.parquet").exists()
-
-
-def test_a_broken_part_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "parts", SCHEMA)
     parts.write(0, table(some(1)[0]))
     parts.path(0).write_bytes(parts.path(0).read_bytes()[:-20])
     (tmp_path / "whole.parquet").write_text("old")

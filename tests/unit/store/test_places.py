@@ -58,20 +58,17 @@ def test_bad_names_below_a_folder(folder: str, name: str, expected: str) -> None
         DatasetSettings(path=folder, files={"main": "a.jsonl", "gold": ["b.jsonl", name]})
 
 
-def test_a_run_is_published_to_an_object_store_alone() -> None:
+def test_addresses_of_places() -> None:
     assert publishing_fault("s3://bucket/runs") is None
     assert "without an empty part" in str(publishing_fault("s3://bucket//runs"))
     assert "only read" in str(publishing_fault("https://host/runs"))
     assert "such as s3://" in str(publishing_fault("runs"))
+    assert address_below("s3://b/a/", "x.json") == "s3://b/a/x.json"
+    assert parent_of("s3://b/a/x.json") == "s3://b/a"
+    assert parent_of("https://h/a/x.json?next=/y/z") == "https://h/a"
+    assert (name_of("s3://b/a/x#1.json"), name_of("https://h/a/x.json?y=1")) == ("x#1.json", "x.json")
 
 
 @pytest.mark.parametrize("path", ["data.jsonl", "/a/b.jsonl", "package:demo.jsonl", "here:a.jsonl", r"C:\a.jsonl", "a:b"])
 def test_paths_are_no_addresses(path: str) -> None:
     assert not is_remote(path)
-
-
-def test_parts_of_an_address() -> None:
-    assert address_below("s3://b/a/", "x.json") == "s3://b/a/x.json"
-    assert parent_of("s3://b/a/x.json") == "s3://b/a"
-    assert parent_of("https://h/a/x.json?next=/y/z") == "https://h/a"
-    assert (name_of("s3://b/a/x#1.json"), name_of("https://h/a/x.json?y=1")) == ("x#1.json", "x.json")

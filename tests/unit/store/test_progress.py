@@ -14,7 +14,6 @@ from ragpipe.store.files import output_error
 from ragpipe.store.progress import FinishedCase, ProgressView
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 RESULT = {"faithfulnessScore": 5, "completenessScore": 4, "passed": True}
 
 
@@ -51,7 +50,7 @@ def test_the_documented_form(tmp_path: Path) -> None:
     assert datetime.fromisoformat(found["entries"][0]["completedAt"]).tzinfo
 
 
-def test_a_case_is_named_by_id_method_repeat_and_iteration(tmp_path: Path) -> None:
+def test_a_case_is_named_and_a_lone_surrogate_escaped(tmp_path: Path) -> None:
     progress = view(tmp_path)
     for key in [CaseKey("a", "x"), CaseKey("a", "y"), CaseKey("a", "x", 2), CaseKey("a", "x", 1, 2), CaseKey("a", "x")]:
         note(progress, key, "?", {"key": str(key)})
@@ -59,6 +58,9 @@ def test_a_case_is_named_by_id_method_repeat_and_iteration(tmp_path: Path) -> No
     assert found["statistics"]["completedQuestions"] == 4
     assert [e["result"]["key"] for e in found["entries"]] == ["a/y", "a/x repeat 2", "a/x#2", "a/x"]
     assert len({e["hash"] for e in found["entries"]}) == 4
+    note(progress, CaseKey("é", "default"), "half \ud800", RESULT)
+    progress.flush()
+    assert read(tmp_path) == progress.content()
 
 
 @pytest.mark.parametrize(("cases", "question", "shown"), [
@@ -116,10 +118,3 @@ def test_only_a_full_disk_is_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             progress.flush()
     else:
         progress.flush()
-
-
-def test_a_lone_surrogate_is_escaped(tmp_path: Path) -> None:
-    progress = view(tmp_path)
-    note(progress, CaseKey("é", "default"), "half \ud800", RESULT)
-    progress.flush()
-    assert read(tmp_path) == progress.content()

@@ -196,16 +196,12 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_file, "SINGLE_FILE_MB", 0)
 
 
-def test_a_large_page_names_exactly_the_files_beside_it_and_is_written_once(tmp_path: Path) -> None:
+def test_a_large_page_names_its_files_and_another_takes_them_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
     before = {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"))}
     assert next(iter(before)) == path
     assert [f"report.data/{file.name}" for file in before if file != path] == named(path) == beside(path)
     assert {file: file.stat().st_mtime_ns for file in write_page(path, page("a", "b"))} == before
-
-
-def test_another_page_takes_its_old_files_away_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "report.html"
     write_page(path, page("a"))
     (old,) = beside(path)
     (tmp_path / "report.data" / "mine.js").write_text("")

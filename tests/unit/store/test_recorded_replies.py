@@ -23,7 +23,6 @@ GROUPS = 300  # rows per row group: each has a full slice of rows that are decod
 
 
 def row(number: int, **cells: Any) -> dict[str, Any]:
-    """A row of judge_inputs, with every column that a call is read from."""
     empty = dict.fromkeys(JUDGE_INPUTS.names)
     return {
         **empty, "sample_id": f"q{number}", "key": sha256(f"key {number}"), "payload_id": sha256(f"payload {number}"), "judge": "m@h",
@@ -34,7 +33,6 @@ def row(number: int, **cells: Any) -> dict[str, Any]:
 
 
 def call(cells: dict[str, Any]) -> Call:
-    """The call of a row, field by field as docs/file-formats.md describes the columns."""
     payer = cells["paid_by"]
     return Call(
         key=cells["key"], payload_id=cells["payload_id"], judge=cells["judge"], status=cells["status"],
@@ -51,12 +49,11 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_every_key_has_the_call_of_its_first_row(tmp_path: Path) -> None:
+def test_calls_of_runs_are_served_by_their_key(tmp_path: Path) -> None:
     rows = [row(number) for number in range(ROWS)]
     rows += [{**rows[number], "reply": "a later row"} for number in (0, 1, 255, 256, 299, 300, ROWS - 1)]
     second = [row(number, reply="of the second file") for number in (3, ROWS + 1)]
-    files = [table(tmp_path / "1.parquet", rows), table(tmp_path / "2.parquet", second)]
-    replies = RecordedReplies(files)
+    replies = RecordedReplies([table(tmp_path / "1.parquet", rows), table(tmp_path / "2.parquet", second)])
     expected: dict[str, Call] = {}
     for cells in (*rows, *second):
         expected.setdefault(cells["key"], call(cells))
@@ -66,6 +63,10 @@ def test_every_key_has_the_call_of_its_first_row(tmp_path: Path) -> None:
     assert replies.get(sha256("another question")) is None
     assert replies.get(rows[0]["key"][:16] + sha256("only its beginning is known")[16:]) is None
     replies.close()
+    replies = RecordedReplies([table(tmp_path / "1.parquet", [row(0, reply=None)])])
+    with pytest.raises(DataError, match="did not keep its replies"):
+        replies.get(sha256("key 0"))
+    replies.close()
 
 
 @pytest.mark.parametrize(("failures", "served"), [("all", 2), ("permanent", 1)])
@@ -73,13 +74,6 @@ def test_failed_calls_are_served_as_wanted(tmp_path: Path, failures: str, served
     rows = [row(0, status="deadline", reply=None), row(1, status="refused", reply=None)]
     replies = RecordedReplies([table(tmp_path / "1.parquet", rows)], failures=failures)
     assert sum(replies.get(cells["key"]) is not None for cells in rows) == served
-    replies.close()
-
-
-def test_a_run_without_its_replies_is_refused(tmp_path: Path) -> None:
-    replies = RecordedReplies([table(tmp_path / "1.parquet", [row(0, reply=None)])])
-    with pytest.raises(DataError, match="did not keep its replies"):
-        replies.get(sha256("key 0"))
     replies.close()
 
 

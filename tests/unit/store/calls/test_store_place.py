@@ -22,9 +22,17 @@ from ragpipe.store.recorded_replies import read_recorded_file, write_recorded_fi
 from ragpipe.store.table_rows import JUDGE_INPUTS
 
 
-def test_without_a_url_it_is_a_file() -> None:
+def test_a_store_is_a_file_or_what_is_registered_for_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store_place_of(None, None, "out") == Path("out/.store/calls.sqlite")
     assert store_place_of(None, "mine", "out") == Path("mine/calls.sqlite")
+    monkeypatch.setattr(registry, "find", lambda kind, name: Mine if (kind, name) == ("store", "mine") else None)
+    place: StorePlace = store_place_of("mine://h/db", None, "out")
+    assert isinstance(place, Mine)
+    assert place.given == "mine://h/db"
+    assert call_database(place) is place
+    (problem,) = problems_of({"path": "here", "url": "mine://h/db"})
+    assert problem.key == "store.url"
+    assert "one place" in problem.expected
 
 
 def problems_of(section: dict[str, object]) -> list[Problem]:
@@ -46,17 +54,6 @@ class Mine:
 
     def __init__(self, url: str):
         self.given = url
-
-
-def test_what_is_registered_for_the_scheme_opens_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find", lambda kind, name: Mine if (kind, name) == ("store", "mine") else None)
-    place: StorePlace = store_place_of("mine://h/db", None, "out")
-    assert isinstance(place, Mine)
-    assert place.given == "mine://h/db"
-    assert call_database(place) is place
-    (problem,) = problems_of({"path": "here", "url": "mine://h/db"})
-    assert problem.key == "store.url"
-    assert "one place" in problem.expected
 
 
 KEYS = [sha256(f"key {number}") for number in range(2)]
@@ -101,7 +98,6 @@ DAY = "2026-11-22"
 
 
 def row(number: int, **cells: Any) -> dict[str, Any]:
-    """A row of judge_inputs as a live run writes it."""
     return {
         **dict.fromkeys(JUDGE_INPUTS.names),
         "sample_id": f"q{number}", "method": "m", "repeat": 1, "iteration": 1, "metric": "correctness", "step": "grade", "turn": "ask",
@@ -129,7 +125,7 @@ def test_a_reply_is_found_by_its_key_and_paid_for_by_the_recording(tmp_path: Pat
     assert len(replies) == 2
 
 
-def test_the_same_replies_give_the_same_bytes_in_any_order(tmp_path: Path) -> None:
+def test_a_recording_has_one_reply_a_key_in_any_order(tmp_path: Path) -> None:
     rows = [row(number) for number in range(20)] + [row(3, metric="a", reply="of an earlier place")]
     first = written(tmp_path, rows).read_bytes()
     random.Random(5).shuffle(rows)
@@ -138,12 +134,13 @@ def test_the_same_replies_give_the_same_bytes_in_any_order(tmp_path: Path) -> No
     assert questions == sorted(questions)
     assert "q3 / m / a / grade.v2" in questions
     assert len(questions) == 20, "a question that several ask has one line"
-
-
-def test_failed_calls_are_left_out_and_a_second_attempt_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, [row(1), row(2, status="refused", reply=None), row(3, turn="repair")])
     assert len(read_recorded_file(path)) == 2
     assert '"q3 / m / correctness / grade.v2 / repair"' in path.read_text()
+    path = written(tmp_path, [row(1)])
+    path.write_text(path.read_text().replace(f'"format":{FORMAT}', '"format":3'))
+    with pytest.raises(FormatMismatch, match="format 3"):
+        read_recorded_file(path)
 
 
 @pytest.mark.parametrize("rows", [[], [row(1), row(2, model="other")], [row(1), row(2, judge="other")]])
@@ -166,11 +163,4 @@ def test_a_file_that_is_not_as_it_was_written_is_refused(tmp_path: Path, damage:
     path = written(tmp_path, [row(1), row(2)])
     path.write_text(damage(path.read_text()))
     with pytest.raises(DataError, match=f"(?s)the recorded replies cannot be used.*{told}.*install ragpipe again"):
-        read_recorded_file(path)
-
-
-def test_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
-    path = written(tmp_path, [row(1)])
-    path.write_text(path.read_text().replace(f'"format":{FORMAT}', '"format":3'))
-    with pytest.raises(FormatMismatch, match="format 3"):
         read_recorded_file(path)
