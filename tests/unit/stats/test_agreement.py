@@ -18,15 +18,18 @@ def _arrays(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     return both[:, 0], both[:, 1]
 
 
-def test_kappa_of_two_raters_and_fifty_cases() -> None:
+def test_kappa_of_two_raters_and_whole_pairs() -> None:
     # the textbook's 2x2 table: both yes 20, both no 15, yes/no 5, no/yes 10. p_o = 35/50 = 0.7,
     # p_e = (25*30 + 25*20) / 2500 = 0.5, kappa = 0.2 / 0.5 = 0.4
     old = np.array([1.0] * 20 + [1.0] * 5 + [0.0] * 10 + [0.0] * 15)
     new = np.array([1.0] * 20 + [0.0] * 5 + [1.0] * 10 + [0.0] * 15)
     found = cohen_kappa(old, new)
     assert (found.n, found.reason) == (50, None)
-    assert found.value == pytest.approx(0.4, abs=1e-12)
-    assert equal_share(old, new) == pytest.approx(0.7)
+    assert (found.value, equal_share(old, new)) == (pytest.approx(0.4, abs=1e-12), pytest.approx(0.7))
+    with pytest.raises(ValueError, match="same cases"):
+        cohen_kappa(np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        pearson(np.array([1.0, math.nan]), np.array([1.0, 2.0]))
 
 
 @pytest.mark.parametrize(
@@ -41,13 +44,6 @@ def test_kappa_of_two_raters_and_fifty_cases() -> None:
 def test_what_is_not_defined_says_why(function, old: list[float], new: list[float], reason: str) -> None:
     found = function(np.array(old, float), np.array(new, float))
     assert (found.n, found.value, found.reason) == (len(old), None, reason)
-
-
-def test_pairs_are_whole() -> None:
-    with pytest.raises(ValueError, match="same cases"):
-        cohen_kappa(np.zeros(2), np.zeros(3))
-    with pytest.raises(ValueError, match="finite"):
-        pearson(np.array([1.0, math.nan]), np.array([1.0, 2.0]))
 
 
 @pytest.mark.slow

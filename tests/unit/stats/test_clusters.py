@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ragpipe.stats.intervals import cluster_codes, distinct, in_all, in_any
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 NUMBERS = st.lists(st.integers(0, 6), max_size=12).map(lambda numbers: np.array(numbers, dtype=np.int64))
 NONE = np.empty(0, dtype=np.int64)
 

@@ -36,8 +36,7 @@ def test_half_of_the_cases_labelled_by_hand() -> None:
     """Value 1/3 * .65 + (1/2 - 1/3 * 1/2) = .55. Residuals 1/3, -2/3, 2/3, -1/3; leverage 1/30 + (1/4) / (30/4) = 1/15."""
     result = corrected_mean(JUDGED, LABELS, low=0, high=1)
     assert (result.n, result.clusters, result.labels, result.labelled_questions) == (60, 60, 30, 30)
-    assert result.value == pytest.approx(0.55)
-    assert result.slope == pytest.approx(1 / 3)
+    assert (result.value, result.slope) == (pytest.approx(0.55), pytest.approx(1 / 3))
     assert result.judge.value == pytest.approx(0.65)
     left_out = 15 / 14 * math.sqrt(29 / 30)
     shifts = [
@@ -70,7 +69,7 @@ def test_cases_of_a_question_count_together_labelled_or_not() -> None:
     assert result.error == pytest.approx(math.sqrt(30 / 29 * float(np.sum(sums**2))))
 
 
-def test_few_residuals_widen_the_interval() -> None:
+def test_few_or_no_residuals_are_no_certainty() -> None:
     """A judge that is wrong once in 40 labels. One residual carries nearly all: K is near 1, and c = 1 - K/6."""
     judged, labels = repeated((1, 1, 19), (1, 0, 1), (0, 0, 20), (1, NONE, 20), (0, NONE, 20))
     result = corrected_mean(judged, labels, low=0, high=1)
@@ -82,10 +81,7 @@ def test_few_residuals_widen_the_interval() -> None:
     assert result.error is not None
     widened = (40**2 * result.error**2 + widening) / (40 + widening) ** 2
     assert bounds(result.interval) == pytest.approx(wilson(0.475, 0.475 * 0.525 / widened, 38))
-
-
-def test_a_judge_that_is_always_right_is_no_certainty() -> None:
-    """The value is the judge's mean, and the interval is wider than that of as many labels."""
+    # the value is the judge's mean, and the interval is wider than that of as many labels.
     judged, labels = repeated((1, 1, 45), (0, 0, 15), (1, NONE, 705), (0, NONE, 235))
     result = corrected_mean(judged, labels, low=0, high=1)
     assert (result.value, result.slope) == pytest.approx((0.75, 1))
@@ -103,8 +99,7 @@ def test_a_judge_that_never_varies_leaves_the_labels(constant: float) -> None:
     result = corrected_mean(np.full(100, constant), labels, low=0, high=1)
     assert (result.value, result.slope, result.judge.value) == (pytest.approx(0.75), 0.0, constant)
     # every label as if left out: residuals times 40/39 * sqrt(39/40), so the usual variance of a mean
-    error = math.sqrt(0.75 * 0.25 / 39 * 100 / 99)
-    assert result.error == pytest.approx(error)
+    assert result.error == pytest.approx(math.sqrt(0.75 * 0.25 / 39 * 100 / 99))
 
 
 def test_strata_by_hand() -> None:

@@ -61,27 +61,19 @@ def test_auroc_by_hand(questions: list[int] | None, variance: float) -> None:
     assert (result.interval.method, result.interval.too_few) == ("wilson_obuchowski", questions is not None)
 
 
-def test_perfect_separation_is_no_certainty() -> None:
+def test_separation_and_equal_scores() -> None:
     """10 positive and 4 negative rows, all apart: as sure as 4 draws are, with t(3)."""
     result = estimate_auroc(np.repeat([1.0, 0.0], [10, 4]), np.repeat([0.9, 0.2], [10, 4])).interval
     t = stats.t.ppf(0.975, 3)
     assert (result.low, result.high) == pytest.approx((4 / (4 + t * t), 1.0))
-
-
-def test_rows_are_never_worth_more_than_they_are() -> None:
-    """Nine questions with a positive row above and one below all ten negative rows, one with a single row above: AUROC 10/19.
-
-    Sums of u are -1/361 nine times and 9/361, so Var = 20/19 * 90/361^2 and A(1-A)/Var = 343: more than the 29 rows."""
+    # nine questions with a positive row above and one below all ten negative rows, one with a single row above: AUROC 10/19.
+    # Sums of u are -1/361 nine times and 9/361, so Var = 20/19 * 90/361^2 and A(1-A)/Var = 343: more than the 29 rows.
     scores = array(*[0.9, 0.1] * 9, 0.9, *[0.5] * 10)
     questions = np.concatenate([np.repeat(np.arange(10), 2)[:19], np.arange(10, 20)])
     result = estimate_auroc(np.repeat([1.0, 0.0], [19, 10]), scores, questions)
     assert result.value == pytest.approx(10 / 19)
     assert result.error == pytest.approx(math.sqrt(20 / 19 * 90) / 361)
-    bounds = wilson(10 / 19, 29, stats.t.ppf(0.975, 9))
-    assert (result.interval.low, result.interval.high) == pytest.approx(bounds)
-
-
-def test_equal_scores_say_nothing() -> None:
+    assert (result.interval.low, result.interval.high) == pytest.approx(wilson(10 / 19, 29, stats.t.ppf(0.975, 9)))
     result = estimate_auroc(np.repeat([1.0, 0.0], 6), np.full(12, 0.3))
     assert result.value == 0.5
     assert (result.interval.low, result.interval.high) == pytest.approx(wilson(0.5, 6, stats.t.ppf(0.975, 5)))
@@ -100,7 +92,7 @@ def test_no_interval_of_auroc_without_grounds(labels, scores, questions, value, 
     assert (result.n, result.value, result.interval, result.reason) == (len(labels), value, None, reason)
 
 
-def test_rates_within_the_class_by_hand() -> None:
+def test_rates_by_hand() -> None:
     """Labels 1 1 1 1 0 0 and verdicts 1 1 0 1 0 1: sensitivity 3/4, specificity 1/2, balanced 5/8."""
     labels, verdicts = array(1, 1, 1, 1, 0, 0), array(1, 1, 0, 1, 0, 1)
     questions = np.array([3, 3, 5, 6, 3, 6])
@@ -108,21 +100,15 @@ def test_rates_within_the_class_by_hand() -> None:
     assert estimate_sensitivity(labels, verdicts, questions) == estimate_rate(array(1, 1, 0, 1), np.array([3, 3, 5, 6]))
     assert estimate_specificity(labels, verdicts, questions) == estimate_rate(array(1, 0))
     assert estimate_sensitivity(array(0, 0), array(0, 1)).reason == "no_values"
-
-
-def test_balanced_accuracy_by_hand() -> None:
-    """One positive of six is missed. Without it 1, without another positive (4/5 + 1)/2 = 9/10, without a negative 11/12.
-
-    The mean of the ten is (1 + 5 * 9/10 + 4 * 11/12) / 10 = 11/12; squares 1/144 + 5/3600 = 1/120, times 9/10;
-    t(9) = 2.2621571627409915."""
+    # one positive of six is missed. Without it 1, without another positive (4/5 + 1)/2 = 9/10, without a negative 11/12. The
+    # mean of the ten is (1 + 5 * 9/10 + 4 * 11/12) / 10 = 11/12; squares 1/144 + 5/3600 = 1/120, times 9/10; t(9) =
+    # 2.2621571627409915.
     labels, verdicts = np.repeat([1.0, 0.0], [6, 4]), np.repeat([1.0, 0.0], [5, 5])
     result = estimate_balanced_accuracy(labels, verdicts)
-    assert result.value == pytest.approx(11 / 12)
-    assert result.error == pytest.approx(math.sqrt(9 / 1200))
+    assert (result.value, result.error) == (pytest.approx(11 / 12), pytest.approx(math.sqrt(9 / 1200)))
     by_jackknife = 2.2621571627409915 * math.sqrt(9 / 1200)
     found = estimate_mean(array(1, 1, 1, 1, 1, 0), low=0, high=1).interval
-    passed = estimate_mean(array(1, 1, 1, 1), low=0, high=1).interval
-    by_rates = math.hypot(5 / 6 - found.low, 1 - passed.low) / 2
+    by_rates = math.hypot(5 / 6 - found.low, 1 - estimate_mean(array(1, 1, 1, 1), low=0, high=1).interval.low) / 2
     assert by_rates > by_jackknife, "the jackknife is too narrow with a class of four"
     assert (result.interval.low, result.interval.high) == pytest.approx((11 / 12 - by_rates, 1.0))
     assert result.interval.method == "jackknife_wilson"

@@ -64,14 +64,11 @@ def test_same_is_two_one_sided_tests() -> None:
     assert 5 < states.count("same") < 35
 
 
-def test_without_a_scale() -> None:
+def test_without_a_scale_and_with_a_smallest_effect() -> None:
     latency = of((30, 100.0), (30, 140.0), low=None, smallest_effect=50, higher_is_better=False)
     assert (latency.state, latency.wins, latency.losses) == ("worse", 0, 60)
     alike = of((30, 100.0), low=None, smallest_effect=50)
     assert (alike.state, alike.reason, alike.n_needed) == ("inconclusive", "no_spread", None)
-
-
-def test_a_smallest_effect() -> None:
     for effect in (0, -0.1, math.nan, math.inf):
         with pytest.raises(ValueError, match="above 0"):
             of((10, 0.1), smallest_effect=effect)
@@ -89,13 +86,20 @@ def test_rows_needed_are_those_of_the_formula(spread: float, needed: int) -> Non
     assert verdict.n_needed == math.ceil((power_z * unbiased * spread / 0.05) ** 2)
 
 
-def test_rows_needed_with_few_changes() -> None:
+def test_rows_needed_with_few_changes_and_between() -> None:
     """Until 6 or more change in 8 of 10 samples, or until so few changes exclude the effect, whichever comes first."""
     assert stats.poisson.sf(5, 7.906) == pytest.approx(0.8, abs=1e-4)
     assert of((4, 0.1), (36, 0)).n_needed == math.ceil(40 * 7.906 / 4)
     assert of((4, 0.1), (96, 0)).n_needed == next(n for n in range(101, 999) if stats.binom.cdf(4, n, 0.05) <= 0.05)
     assert of((40, 0)).n_needed == of((40, 0), low=1, high=5, smallest_effect=0.2).n_needed == 59
     assert of((40, 0), low=None).n_needed is None
+    # 400 rows were enough for .04, but the mean is .02: what .02 needs to differ from 0, or from .04.
+    paired = of((215, 0.27), (185, -0.27), smallest_effect=0.04).paired
+    assert paired.difference == pytest.approx(0.02025)
+    size, error = paired.difference, paired.error
+    unlike, alike = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)), (stats.norm.ppf(0.95) + stats.norm.ppf(0.8))
+    expected = min((unlike * error / size) ** 2, (alike * error / (0.04 - size)) ** 2) * 400
+    assert rows_needed(paired, 0.04) == math.ceil(expected) > 1000
 
 
 @pytest.mark.parametrize("size", [1.0, 0.5, 0.3, 0.2])
@@ -109,26 +113,13 @@ def test_few_large_changes_are_no_proof_of_the_same(size: float) -> None:
         assert stats.binom.pmf(called, n, 0.05 / size).sum() <= 0.0505, n
 
 
-def test_rows_needed_where_the_truth_lies_between() -> None:
-    """400 rows were enough for .04, but the mean is .02: what .02 needs to differ from 0, or from .04."""
-    verdict = of((215, 0.27), (185, -0.27), smallest_effect=0.04)
-    paired = verdict.paired
-    assert paired.difference == pytest.approx(0.02025)
-    size, error = paired.difference, paired.error
-    unlike, alike = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)), (stats.norm.ppf(0.95) + stats.norm.ppf(0.8))
-    expected = min((unlike * error / size) ** 2, (alike * error / (0.04 - size)) ** 2) * 400
-    assert rows_needed(paired, 0.04) == math.ceil(expected) > 1000
-
-
 def test_several_scores_must_be_more_certain() -> None:
     """Ten of thirteen better: p of about .04, doubled it is above .05."""
     alone = of((13, 0.4), (4, -0.4), (33, 0))
     assert 0.025 < alone.paired.p_value < 0.05
     assert (alone.state, decide_together([alone])[0].state) == ("better", "better")
     first, second, third = decide_together([alone, of((14, 0.4), (13, -0.4), (23, 0.0)), of((30, 0.01), (20, 0.0))])
-    assert (first.state, first.reason, second.state, third.state) == (
-        "inconclusive", "several_scores", "inconclusive", "same"
-    )  # fmt: skip
+    assert (first.state, first.reason, second.state, third.state) == ("inconclusive", "several_scores", "inconclusive", "same")
     assert first.n_needed > 50
     assert first.p_adjusted == pytest.approx(2 * alone.paired.p_value)
     assert decide_together([alone, of((50, 0.0))])[0].state == "better"  # where nothing can change nothing is tested
@@ -217,8 +208,7 @@ def test_a_rate_of_85_percent(n: int, fails_at: float, passes_at: float) -> None
 
 @pytest.mark.parametrize("n", [5, 30, 200])
 def test_a_run_without_a_fault_passes_the_strictest_limit(n: int) -> None:
-    interval = estimate_rate(np.ones(n)).interval
-    assert interval.low == pytest.approx(strictest_limit(n))
+    assert estimate_rate(np.ones(n)).interval.low == pytest.approx(strictest_limit(n))
     assert strictest_limit(n) == pytest.approx(n / (n + 3.84), abs=1e-4)
 
 
@@ -228,8 +218,7 @@ def test_rows_to_tell_two_rates_apart() -> None:
     assert rows_to_tell(0.88, 0.85, 2.5) == math.ceil(2.5 * ((0.69985 + 0.27349) / 0.03) ** 2)
     assert rows_to_tell(0.82, 0.85) > 1053
     assert rows_to_tell(0.85, 0.85) is None
-    n = rows_to_tell(0.9, 0.8)
-    assert resolve_limit(0.8, n).passes_at == pytest.approx(0.9, abs=0.001)
+    assert resolve_limit(0.8, rows_to_tell(0.9, 0.8)).passes_at == pytest.approx(0.9, abs=0.001)
 
 
 def test_a_drop_of_gate_resolution() -> None:
@@ -240,8 +229,7 @@ def test_a_drop_of_gate_resolution() -> None:
     assert resolve_drop(0.45, 100, 0.1).finds == pytest.approx(0.1379, abs=1e-4)
     assert rows_for_drop(0.45, 0.05) == math.ceil((2.80158 * 0.45 / 0.05) ** 2)
     assert rows_for_drop(0.45, 0.05, 2) == math.ceil(2 * (2.80158 * 0.45 / 0.05) ** 2)
-    n = rows_for_drop(0.25, 0.05)
-    assert resolve_drop(0.25, n, 0.05).smallest_max_drop == pytest.approx(0.05, abs=2e-4)
+    assert resolve_drop(0.25, rows_for_drop(0.25, 0.05), 0.05).smallest_max_drop == pytest.approx(0.05, abs=2e-4)
     with pytest.raises(ValueError, match="above 0"):
         rows_for_drop(0.45, 0)
     with pytest.raises(ValueError, match="0 or more"):

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 SEED = 71
 
 
@@ -33,8 +32,7 @@ def test_a_gate_on_a_rate(n: int, blocks: float, fails: tuple[float, ...], passe
     assert benchmark.gate_rates(n, 0.85, 0.88)[2] == pytest.approx(blocks, abs=0.006)
     failing = [benchmark.gate_rates(n, 0.85, truth)[0] for truth in (0.88, 0.85, 0.8, 0.75)]
     passing = [benchmark.gate_rates(n, 0.85, truth)[1] for truth in (0.88, 0.9, 0.95)]
-    assert failing == pytest.approx(fails, abs=0.006)
-    assert passing == pytest.approx(passes, abs=0.006)
+    assert (failing, passing) == (pytest.approx(fails, abs=0.006), pytest.approx(passes, abs=0.006))
 
 
 # --- simulated

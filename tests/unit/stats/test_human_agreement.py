@@ -16,8 +16,6 @@ from ragpipe.stats.difference_verdict import benjamini_hochberg, decide_differen
 from ragpipe.stats.differences import paired_difference
 
 pytestmark = pytest.mark.slow
-
-
 COVERAGE = {"not_covered": 0.0, "partially_covered": 0.5, "fully_covered": 1.0}
 PREDICTED = {"NO_COVERAGE": 0.0, "PARTIAL_COVERAGE": 0.5, "FULL_COVERAGE": 1.0}
 
@@ -53,9 +51,7 @@ def test_difference_of_two_judges(real_data: Path) -> None:
     assert whole.interval is not None
 
 
-MODELS = (
-    "gpt-3.5-turbo-0613", "gpt-4-0613", "llama-2-13b-chat", "llama-2-70b-chat", "llama-2-7b-chat", "mistral-7B-instruct",
-)  # fmt: skip
+MODELS = ("gpt-3.5-turbo-0613", "gpt-4-0613", "llama-2-13b-chat", "llama-2-70b-chat", "llama-2-7b-chat", "mistral-7B-instruct")
 
 
 @lru_cache

@@ -20,21 +20,15 @@ def array(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
-def test_independent_mean_is_the_t_interval() -> None:
+def test_means_by_hand() -> None:
     values = [3.0, 4.5, 2.0, 5.0, 4.0, 3.5]
     found = estimate_mean(array(*values))
     low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
     assert found.value == pytest.approx(22 / 6)
     assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
     assert found.interval.method == "t"
-
-
-def test_clustered_mean_by_hand() -> None:
-    """Residuals from the mean 5 are -3 -1 | 1 3 | -1 1: cluster sums -4, 4, 0.
-
-    Variance = 3/2 * (16 + 16 + 0) / 36 = 4/3; t with 2 degrees of freedom = 4.302652729911275. A plain interval would
-    use s^2/n = 22/5/6 = 0.733.
-    """
+    # residuals from the mean 5 are -3 -1 | 1 3 | -1 1: cluster sums -4, 4, 0. Variance = 3/2 * (16 + 16 + 0) / 36 = 4/3; t
+    # with 2 degrees of freedom = 4.302652729911275. A plain interval would use s^2/n = 22/5/6 = 0.733.
     found = estimate_mean(array(2, 4, 6, 8, 4, 6), np.array([0, 0, 1, 1, 2, 2]))
     half = 4.302652729911275 * math.sqrt(4 / 3)
     assert (found.n, found.clusters, found.value) == (6, 3, 5.0)
@@ -161,13 +155,10 @@ def test_values_lie_on_a_scale_that_runs_upwards(values: tuple[float, ...], low:
         check_scale(array(*values), low, high)
 
 
-def test_each_value_has_its_cluster_number() -> None:
+def test_clusters_have_numbers_and_sums_in_any_order() -> None:
     for numbers in ([1, 2], [1, 2, 3, 4]):
         with pytest.raises(ValueError, match="3 values"):
             estimate_mean(array(1, 2, 3), np.array(numbers))
-
-
-def test_sums_do_not_depend_on_order() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(size=999) * 10.0 ** rng.integers(-12, 12, 999)
     assert estimate_mean(values).value == estimate_mean(values[::-1].copy()).value == estimate_mean(np.sort(values)).value
@@ -189,17 +180,13 @@ def test_tails_are_those_of_scipy(t: float, degrees: int | None) -> None:
     assert lower_tail(t, degrees) == pytest.approx(expected, rel=1e-8)
 
 
-def test_a_rate_of_single_rows_is_the_score_test() -> None:
+def test_p_values_of_a_rate_and_of_a_count() -> None:
     """statsmodels tests against the variance at the limit where it is told so: z = (.7 - .85) / sqrt(.85 * .15 / 40)."""
     hits = np.repeat([1.0, 0.0], [28, 12])
     _, expected = proportions_ztest(28, 40, value=0.85, alternative="smaller", prop_var=0.85)
     assert p_below(hits, None, 0.85, low=0.0, high=1.0, binary=True) == pytest.approx(expected)
-
-
-def test_a_count_is_students_test() -> None:
     values = array(3, 5, 8, 4, 4, 7)
-    expected = stats.ttest_1samp(values, 7.0, alternative="less").pvalue
-    assert p_below(values, None, 7.0) == pytest.approx(expected)
+    assert p_below(values, None, 7.0) == pytest.approx(stats.ttest_1samp(values, 7.0, alternative="less").pvalue)
 
 
 @given(SHARES, st.floats(0.05, 0.95), st.sampled_from([1, 2, 3]))

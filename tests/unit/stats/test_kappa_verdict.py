@@ -9,9 +9,7 @@ from ragpipe.stats.detection import decide_kappa
 
 
 def judged(right: tuple[int, int], wrong: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and verdicts: rows of class 1 and 0 that are judged right, and wrong."""
-    labels = np.repeat([1.0, 0.0, 1.0, 0.0], [*right, *wrong])
-    return labels, np.repeat([1.0, 0.0, 0.0, 1.0], [*right, *wrong])
+    return np.repeat([1.0, 0.0, 1.0, 0.0], [*right, *wrong]), np.repeat([1.0, 0.0, 0.0, 1.0], [*right, *wrong])
 
 
 @pytest.mark.parametrize(
@@ -31,7 +29,7 @@ def test_verdicts(right: tuple[int, int], wrong: tuple[int, int], state: str, re
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
-def test_labels_needed_without_a_disagreement() -> None:
+def test_labels_needed() -> None:
     """Half of each class, E = 1/2: the mean agreement must exceed 1 - .2 / 2 = .9. With A = 1 that takes
     (1.959964 * sqrt(.9 * .1) / .1)^2 = 34.6 rows; the jackknife sees no spread. Three rows per question: three times that."""
     labels, verdicts = judged((10, 10), (0, 0))
@@ -39,10 +37,7 @@ def test_labels_needed_without_a_disagreement() -> None:
     thrice = decide_kappa(np.tile(labels, 3), np.tile(verdicts, 3), np.tile(np.arange(20), 3))
     assert thrice.state == "not_enough_labels"
     assert thrice.labels_needed == math.ceil(3 * 1.959963984540054**2 * 0.09 / 0.01) == 104
-
-
-def test_labels_needed_by_the_jackknife() -> None:
-    """n * ((1.96 + .84) * s / (1 - kappa^2) / (atanh kappa - atanh .8))^2."""
+    # n * ((1.96 + .84) * s / (1 - kappa^2) / (atanh kappa - atanh .8))^2.
     verdict = decide_kappa(*judged((48, 47), (2, 3)))
     kappa, error = verdict.kappa.value, verdict.kappa.error
     assert kappa == pytest.approx(0.9)
@@ -54,22 +49,16 @@ def test_labels_needed_by_the_jackknife() -> None:
     # simulated: of 200 and 300 rows with a kappa of .9, .68 and .85 passed
     assert 200 < verdict.labels_needed < 320
     assert verdict.labels_needed >= math.ceil(expected)
-
-
-def test_more_labels_do_not_help_under_the_target() -> None:
     verdict = decide_kappa(*judged((17, 18), (3, 2)))
     assert verdict.kappa.value == pytest.approx(0.75)
     assert (verdict.state, verdict.labels_needed) == ("not_enough_labels", None)
 
 
-def test_grades_by_quadratic_kappa() -> None:
+def test_grades_and_targets() -> None:
     labels = np.tile([1.0, 2, 3, 4, 5], 40)
     verdicts = np.where(np.arange(200) % 20 == 0, labels + 1, labels)
     assert decide_kappa(labels, verdicts, scale=(1, 5)).state == "passed"
     assert decide_kappa(labels, 6 - verdicts + 1, scale=(1, 6)).state == "failed"
-
-
-def test_targets() -> None:
     labels, verdicts = judged((48, 47), (2, 3))
     assert decide_kappa(labels, verdicts, target=0.7).state == "passed"
     assert decide_kappa(labels, verdicts, target=0.99).state == "failed"

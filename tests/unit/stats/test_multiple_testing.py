@@ -8,7 +8,6 @@ from scipy import stats
 from ragpipe.stats.difference_verdict import benjamini_hochberg, holm
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.01, 0.05, 1.0]), min_size=1, max_size=20)
 
 
@@ -35,9 +34,7 @@ def test_by_hand(p_values: list[float | None], by_holm: list[float | None], by_h
 def test_the_example_of_benjamini_and_hochberg() -> None:
     """Fifteen p-values of a trial (Benjamini and Hochberg 1995, section 4.1): at .05 their procedure rejects four hypotheses,
     Bonferroni's and Holm's three."""
-    p_values = [
-        0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0,
-    ]  # fmt: skip
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
     assert sum(p is not None and p <= 0.05 for p in benjamini_hochberg(p_values)) == 4
     assert sum(p is not None and p <= 0.05 for p in holm(p_values)) == 3
 

@@ -11,13 +11,12 @@ pytestmark = pytest.mark.slow
 
 
 def floor_of(judgings: np.ndarray) -> NoiseFloor:
-    """Of a table with a row per case; NaN where a judging gave no value."""
     counts = np.sum(~np.isnan(judgings), axis=1)
     means = np.array([np.nanmean(row) if n else np.nan for row, n in zip(judgings, counts, strict=True)])
     return noise_floor(means, np.nansum((judgings - means[:, None]) ** 2, axis=1), counts)
 
 
-def test_by_hand() -> None:
+def test_by_hand_with_and_without_missing_judgings() -> None:
     """Means .2 .6 .7: variance .07. Squares .02, .02, 0 over 3 degrees: s_j^2 = .04/3. Items .07 - .02/3; floor
     1.96 sqrt(2 * .02/3 / 3)."""
     result = floor_of(np.array([[0.1, 0.3], [0.7, 0.5], [0.7, 0.7]]))
@@ -26,10 +25,7 @@ def test_by_hand() -> None:
     assert result.item_variance == pytest.approx(0.07 - 0.02 / 3)
     assert result.floor == pytest.approx(1.959964 * math.sqrt(2 * 0.02 / 3 / 3), rel=1e-6)
     assert result.judge_share == pytest.approx(0.04 / 3 / (0.04 / 3 + 0.07 - 0.02 / 3))
-
-
-def test_missing_judgings() -> None:
-    """Cases of 3, 1 and 0 judgings: squares .02 over 2 degrees; mean of 1/r is (1/3 + 1)/2 = 2/3."""
+    # cases of 3, 1 and 0 judgings: squares .02 over 2 degrees; mean of 1/r is (1/3 + 1)/2 = 2/3.
     result = floor_of(np.array([[0.1, 0.2, 0.3], [0.9, np.nan, np.nan], [np.nan] * 3]))
     assert (result.n, result.repeats) == (2, pytest.approx(1.5))
     assert result.judge_variance == pytest.approx(0.01)
@@ -78,8 +74,7 @@ def test_flip_rate(passed: list[int], judged: list[int], rate: float | None) -> 
 @pytest.mark.parametrize(("judge", "items"), [(0.3, 0.3), (0.1, 0.3), (0.3, 0.1)])
 def test_from_which_cost_a_second_judging_pays(judge: float, items: float) -> None:
     """There a budget of 300 gives the same variance either way; a cheaper case is better bought, a dearer one judged twice."""
-    floor = NoiseFloor(10, 2, judge**2, items**2, 0.1)
-    cost = second_judging_from(floor)
+    cost = second_judging_from(NoiseFloor(10, 2, judge**2, items**2, 0.1))
 
     def variance(repeats: int, case: float) -> float:
         return (items**2 + judge**2 / repeats) * (case + repeats) / 300

@@ -45,7 +45,7 @@ def test_independent_rows_are_the_paired_t_test() -> None:
     assert result.interval.method == "t"
 
 
-def test_repeated_questions_by_hand() -> None:
+def test_question_by_question_by_hand() -> None:
     """Six questions of two rows. Differences add up to .2 .4 .2 .4 .2 .4, mean .15; each question's residuals add up to -.1
     or .1. V = 6/5 * 6 * .01 / 144 = .0005; t(5) = 2.570581835636314. All signs alike: p = 2 / 2^6."""
     candidate = array(0.1, 0.1, 0.4, 0.0, 0.3, -0.1, 0.2, 0.2, 0.0, 0.2, 0.1, 0.3)
@@ -55,11 +55,8 @@ def test_repeated_questions_by_hand() -> None:
     assert (result.wins, result.losses, result.ties, result.net_wins) == (9, 1, 2, 8 / 12)
     assert (result.changed, result.p_value) == (6, 1 / 32)
     assert result.interval.method == "clustered_t"
-
-
-def test_one_changed_question_of_ten_by_hand() -> None:
-    """A row of +1 and one of -1 are added: mean 1/12 of 12 rows; squares (121 + 9 + 121 + 169)/144 = 35/12, times 12/11, over
-    144. t(9) = 2.2621571627409915. One sign is no evidence: p = 1."""
+    # A row of +1 and one of -1 are added: mean 1/12 of 12 rows; squares (121 + 9 + 121 + 169)/144 = 35/12, times 12/11, over
+    # 144. t(9) = 2.2621571627409915. One sign is no evidence: p = 1.
     result = paired_difference(np.zeros(10), array(1, *[0] * 9), low=0, high=1)
     error = math.sqrt(35 / 12 * 12 / 11) / 12
     half = 2.2621571627409915 * error
@@ -69,20 +66,16 @@ def test_one_changed_question_of_ten_by_hand() -> None:
     assert result.interval.method == "added_questions"
 
 
-def test_added_questions_are_as_large_as_the_changes_seen() -> None:
+def test_added_questions_by_hand() -> None:
     """Three of ten changed by .04 of the scale: two of .04^(3/6) = .2 are added; mean .12/12 = .01; squares 3 * .03^2 + 7 * .01^2 +
     .19^2 + .21^2 = .0836, times 12/11, over 144."""
     result = paired_difference(np.zeros(10), array(0.16, 0.16, 0.16, *[0] * 7), low=0, high=4)
     half = 4 * 2.2621571627409915 * math.sqrt(0.0836 * 12 / 11) / 12
     assert bounds(result) == pytest.approx((0.04 - half, 0.04 + half))
-
-
-def test_nothing_but_equal_gains_is_no_certainty() -> None:
-    """Ten questions that all went from 0 to 1: mean 10/12; squares (40 + 4 + 484)/144, times 12/11, over 144: 1/36."""
+    # ten questions that all went from 0 to 1: mean 10/12; squares (40 + 4 + 484)/144, times 12/11, over 144: 1/36.
     result = paired_difference(np.zeros(10), np.ones(10), low=0, high=1)
     half = 2.2621571627409915 / 6
-    assert bounds(result) == pytest.approx((10 / 12 - half, 1.0))
-    assert result.p_value == 2 / 2**10
+    assert (bounds(result), result.p_value) == (pytest.approx((10 / 12 - half, 1.0)), 2 / 2**10)
     assert result.can_decide
     assert paired_difference(np.zeros(40), np.ones(40), low=0, high=1).p_value == 2.0**-39
 
@@ -116,18 +109,26 @@ def test_no_interval_without_grounds(base, candidate, questions, changed, differ
     assert (result.interval, result.detectable, result.reason, result.can_decide) == (None, None, reason, False)
 
 
-def test_values_are_on_the_scale_and_of_the_same_rows() -> None:
+def test_fishers_bounds_and_values_on_the_scale() -> None:
     with pytest.raises(ValueError, match="off the scale 0 to 1"):
         paired_difference(array(0, 1), array(1, 2), low=0, high=1)
     with pytest.raises(ValueError, match="same cases"):
         paired_difference(array(0, 1), array(1))
+    single, several, none = (estimate_mean(array(*values), low=0, high=1) for values in ((0.5,), (0.5, 0.7), ()))
+    assert independent_difference(single, several).interval is None
+    assert independent_difference(single, several).value == pytest.approx(0.1)
+    assert (independent_difference(none, several).value, independent_difference(none, several).reason) == (None, "no_values")
+    # atanh(1/2) is half the logarithm of 3: that much to each side gives tanh(0) = 0 and tanh(ln 3) = (9 - 1) / (9 + 1).
+    error = 0.75 * math.log(3) / 4  # brought to the scale of z: divided by 1 - 1/4
+    assert fisher_bounds(0.5, error, 2.0) == pytest.approx((0.0, 0.8))
+    assert fisher_bounds(-0.5, error, 2.0) == pytest.approx((-0.8, 0.0))
+    assert (fisher_bounds(1.0, 0.0, 2.0), fisher_bounds(-1.0, 0.1, 2.0)) == ((1.0, 1.0), (-1.0, -1.0))
 
 
 @pytest.mark.parametrize(("better", "worse", "same"), [(9, 2, 5), (2, 3, 95), (6, 0, 4), (5, 5, 90), (12, 0, 1), (0, 7, 0)])
 def test_zeros_and_ones_are_mcnemars_exact_test(better: int, worse: int, same: int) -> None:
     base = array(*[0] * better, *[1] * worse, *[1] * same)
-    candidate = array(*[1] * better, *[0] * worse, *[1] * same)
-    result = paired_difference(base, candidate, low=0, high=1)
+    result = paired_difference(base, array(*[1] * better, *[0] * worse, *[1] * same), low=0, high=1)
     assert result.p_value == pytest.approx(stats.binomtest(better, better + worse).pvalue)
     assert (result.wins, result.losses, result.ties) == (better, worse, same)
 
@@ -151,9 +152,7 @@ def test_sides_order_and_scale(rows: list[tuple[int, int, int]], random) -> None
     assert result.wins + result.losses + result.ties == result.n == len(rows)
     base, candidate, questions = columns(random.sample(rows, len(rows)))
     turned = paired_difference(1 + 4 * candidate, 1 + 4 * base, 90 - 7 * questions, low=1, high=5)
-    assert (turned.n, turned.clusters, turned.changed, turned.reason) == (
-        result.n, result.clusters, result.changed, result.reason
-    )  # fmt: skip
+    assert (turned.n, turned.clusters, turned.changed, turned.reason) == (result.n, result.clusters, result.changed, result.reason)
     assert (turned.wins, turned.losses, turned.ties) == (result.losses, result.wins, result.ties)
     assert turned.p_value == pytest.approx(result.p_value)
     if result.interval is None:
@@ -184,13 +183,6 @@ def test_published_intervals(first: tuple[int, int], second: tuple[int, int], lo
     found = independent_difference(hits(*second), hits(*first)).interval
     assert found
     assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
-
-
-def test_without_two_intervals_there_is_none() -> None:
-    single, several, none = (estimate_mean(array(*values), low=0, high=1) for values in ((0.5,), (0.5, 0.7), ()))
-    assert independent_difference(single, several).interval is None
-    assert independent_difference(single, several).value == pytest.approx(0.1)
-    assert (independent_difference(none, several).value, independent_difference(none, several).reason) == (None, "no_values")
 
 
 @pytest.mark.thorough(tried=1)
@@ -229,15 +221,6 @@ def accuracy(labels: np.ndarray, verdicts: np.ndarray) -> Coefficient:
 )
 def test_no_error_without_grounds(statistic, groups: int, expected: tuple[float | None, str]) -> None:
     assert jackknife_error(statistic, np.arange(groups), groups) == expected
-
-
-def test_fishers_bounds() -> None:
-    """atanh(1/2) is half the logarithm of 3: that much to each side gives tanh(0) = 0 and tanh(ln 3) = (9 - 1) / (9 + 1)."""
-    error = 0.75 * math.log(3) / 4  # brought to the scale of z: divided by 1 - 1/4
-    assert fisher_bounds(0.5, error, 2.0) == pytest.approx((0.0, 0.8))
-    assert fisher_bounds(-0.5, error, 2.0) == pytest.approx((-0.8, 0.0))
-    assert fisher_bounds(1.0, 0.0, 2.0) == (1.0, 1.0)
-    assert fisher_bounds(-1.0, 0.1, 2.0) == (-1.0, -1.0)
 
 
 def test_difference_by_hand() -> None:

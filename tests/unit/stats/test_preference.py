@@ -36,9 +36,8 @@ def test_a_winner_needs_an_interval_beyond_one_half_and_six_decided_questions(
     assert (verdict.state, (verdict.wins, verdict.ties, verdict.losses)) == (state, counts)
 
 
-def test_rows_of_one_question_count_as_one() -> None:
-    questions = np.repeat(np.arange(5), 8)
-    assert decide_preference(np.ones(40), questions).state == "inconclusive"
+def test_intervals_narrow_with_the_pairs_and_rows_of_one_question_count_as_one() -> None:
+    assert decide_preference(np.ones(40), np.repeat(np.arange(5), 8)).state == "inconclusive"
     by_order = [decide_preference(np.full(50, 0.5), None, np.full(50, differs)).state for differs in (0.0, 1.0)]
     assert by_order == ["same", "inconclusive"], "ties of a judge that goes by the order say nothing"
     alone, repeated = (
@@ -48,6 +47,12 @@ def test_rows_of_one_question_count_as_one() -> None:
     assert alone.rate.interval is not None
     assert repeated.rate.interval is not None
     assert repeated.rate.interval.low == pytest.approx(alone.rate.interval.low, abs=0.02)
+    widths = []
+    for n in (20, 80, 320):
+        interval = decide_preference(np.tile([1.0, 0.5, 0.0, 1.0], n // 4)).rate.interval
+        assert interval is not None
+        widths.append(interval.high - interval.low)
+    assert all(before > 1.6 * after for before, after in pairwise(widths))
 
 
 def drawn(n: int, seed: int = 1) -> tuple[Any, Any]:
@@ -70,8 +75,7 @@ def test_the_rate_at_equal_length_is_the_intercept_of_a_logistic_regression() ->
     assert found.value == pytest.approx(reference, abs=1e-5)
     assert found.interval is not None
     assert found.interval.low < reference < found.interval.high < np.mean(values) + 0.1
-    turned = rate_at_equal_length(1 - values, -longer)
-    assert turned.value == pytest.approx(1 - reference, abs=1e-5)
+    assert rate_at_equal_length(1 - values, -longer).value == pytest.approx(1 - reference, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +126,7 @@ def content(path: Path) -> Any:
 def test_recorded_judges_of_pandalm_agree_with_people_as_published(real_data: Path, judge: str) -> None:
     expected, seen = content(real_data / "EXPECTED.json")["pandalm"], {"1": 0.0, "2": 1.0, "0": 0.5, "tie": 0.5}
     people = content(real_data / "pandalm" / "testset-v1.json")
-    ratings = np.array([[seen[str(item[f"annotator{n}"])] for n in (1, 2, 3)] for item in people])
-    gold = most_chosen(ratings)
+    gold = most_chosen(np.array([[seen[str(item[f"annotator{n}"])] for n in (1, 2, 3)] for item in people]))
     assert int(np.sum(np.isnan(gold))) == expected["no_majority"]
     assert {name: int(np.sum(gold == seen[name])) for name in ("0", "1", "2")} == expected["gold_counts"]
     key = "gpt_result" if judge.startswith("gpt") else "pandalm_result"
@@ -152,10 +155,8 @@ def test_recorded_scores_of_ragchecker_choose_as_people_do(real_data: Path, labe
     judged = content(real_data / "ragchecker_meta" / "baseline_ragchecker.json")
     deltas = np.array([item["model2"]["ragchecker"][label] - item["model1"]["ragchecker"][label] for item in judged])
     chosen = (deltas > 0).astype(float)  # the reference counts an equal score as the first one's
-    ratings = np.array([by_instance[item["instance_id"]] for item in judged])
-    gold = most_chosen(ratings)
-    rated = RatedCases(gold, gold, deltas, chosen, np.arange(len(judged)))
-    kept = rated.where(gold != 0.5).with_verdicts()
+    gold = most_chosen(np.array([by_instance[item["instance_id"]] for item in judged]))
+    kept = RatedCases(gold, gold, deltas, chosen, np.arange(len(judged))).where(gold != 0.5).with_verdicts()
     assert agreement_statistics(kept, SPEC, 0.95)["agreement"].value == pytest.approx(expected, abs=6e-7)
 
 
@@ -178,12 +179,3 @@ def test_intervals_hold_and_equal_systems_seldom_have_a_winner(cell: tuple[int, 
     if labels:
         assert corrected.min() >= 0.92 - 0.045
     assert found[len(benchmark.CHOSEN) :, 2].mean() <= 0.05 + 0.015
-
-
-def test_intervals_narrow_with_the_pairs() -> None:
-    widths = []
-    for n in (20, 80, 320):
-        interval = decide_preference(np.tile([1.0, 0.5, 0.0, 1.0], n // 4)).rate.interval
-        assert interval is not None
-        widths.append(interval.high - interval.low)
-    assert all(before > 1.6 * after for before, after in pairwise(widths))

@@ -33,30 +33,33 @@ OBSERVERS = matrix(
 """Four observers of twelve units: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", example C."""
 
 
-def test_ac1_of_fifty_cases() -> None:
+def test_ac1_and_ac2_by_hand() -> None:
     """p_a = .7; class 1 has (25 + 30) / 100 of the ratings, so p_e = 2 * .55 * .45 = .495."""
     assert gwet_ac(FIFTY, np.array([0.0, 1.0])).value == pytest.approx((0.7 - 0.495) / 0.505)
-
-
-def test_ac2_by_hand() -> None:
-    """Grades 1/2, 2/2, 3/1 of 1 to 3: p_a = (3/4 + 1 + 0) / 3 = 21/36. Shares 1/3, 1/2, 1/6: sum of pi (1 - pi) = 22/36,
-    and T = 3 + 4 * 3/4 = 6, so p_e = 22/36: (21 - 22) / (36 - 22)."""
+    # grades 1/2, 2/2, 3/1 of 1 to 3: p_a = (3/4 + 1 + 0) / 3 = 21/36. Shares 1/3, 1/2, 1/6: sum of pi (1 - pi) = 22/36, and T
+    # = 3 + 4 * 3/4 = 6, so p_e = 22/36: (21 - 22) / (36 - 22).
     ratings = matrix([1, 2], [2, 2], [3, 1])
     assert gwet_ac(ratings, np.array([1.0, 2.0, 3.0]), squared=True).value == pytest.approx(-1 / 14)
-
-
-def test_ac_with_units_of_one_rating() -> None:
-    """The third unit has one rating of class 1: no pair, but a share. Shares of 1: (1 + 1/2 + 1) / 3 = 5/6, so
-    p_e = 2 * 5/6 * 1/6 = 5/18; p_a = (1 + 0) / 2."""
+    # the third unit has one rating of class 1: no pair, but a share. Shares of 1: (1 + 1/2 + 1) / 3 = 5/6, so p_e = 2 * 5/6 *
+    # 1/6 = 5/18; p_a = (1 + 0) / 2.
     ac = gwet_ac(matrix([1, 1], [0, 1], [1, NONE], [NONE, NONE]), np.array([0.0, 1.0]))
     assert (ac.n, ac.value) == (2, pytest.approx((9 - 5) / (18 - 5)))
 
 
-def test_alpha_of_four_observers() -> None:
+def test_fleiss_kappa_and_alpha_of_published_tables() -> None:
     """The published values, to three places; eleven units have two ratings or more."""
     nominal, interval = krippendorff_alpha(OBSERVERS), krippendorff_alpha(OBSERVERS, squared=True)
     assert (nominal.n, interval.n) == (11, 11)
     assert (round(nominal.value or 0, 3), round(interval.value or 0, 3)) == (0.743, 0.849)
+    # P = .378 and P_e = .213: kappa .210.
+    kappa = fleiss_kappa(np.array([np.repeat(np.arange(5.0), counts) for counts in TEN_SUBJECTS]))
+    assert (kappa.n, round(kappa.value or 0, 3)) == (10, 0.210)
+    assert fleiss_kappa(np.empty((0, 3))).reason == "no_pairs"
+    assert fleiss_kappa(np.ones((4, 3))).reason == "one_class"
+    with pytest.raises(ValueError, match="use alpha"):
+        fleiss_kappa(matrix([1, NONE]))
+    with pytest.raises(ValueError, match="at least two"):
+        fleiss_kappa(np.ones((4, 1)))
 
 
 TEN_SUBJECTS = [
@@ -66,27 +69,17 @@ TEN_SUBJECTS = [
 """How many of 14 raters put each of ten subjects into each of five classes: the worked example of the article on Wikipedia."""
 
 
-def test_fleiss_kappa_of_fourteen_raters() -> None:
-    """P = .378 and P_e = .213: kappa .210."""
-    ratings = np.array([np.repeat(np.arange(5.0), counts) for counts in TEN_SUBJECTS])
-    kappa = fleiss_kappa(ratings)
-    assert (kappa.n, round(kappa.value or 0, 3)) == (10, 0.210)
-
-
-def test_fleiss_kappa_without_grounds() -> None:
-    assert fleiss_kappa(np.empty((0, 3))).reason == "no_pairs"
-    assert fleiss_kappa(np.ones((4, 3))).reason == "one_class"
-    with pytest.raises(ValueError, match="use alpha"):
-        fleiss_kappa(matrix([1, NONE]))
-    with pytest.raises(ValueError, match="at least two"):
-        fleiss_kappa(np.ones((4, 1)))
-
-
-def test_mean_distances_of_pairs() -> None:
+def test_distances_classes_and_scales() -> None:
     """1 1 2: one of three pairs is equal. 1 3 with one skipped: distance 2. 1 2 4: squares 1, 4, 9."""
     ratings = matrix([1, 1, 2], [1, NONE, 3], [1, 2, 4])
     assert mean_distances(ratings) == pytest.approx([2 / 3, 1, 1])
     assert mean_distances(ratings, squared=True) == pytest.approx([2 / 3, 4, 14 / 3])
+    with pytest.raises(ValueError, match="none of the classes"):
+        gwet_ac(FIFTY, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="two different classes"):
+        gwet_ac(np.ones((3, 2)), np.array([1.0]))
+    with pytest.raises(ValueError, match="off the scale 0 to 3"):
+        estimate_alpha(OBSERVERS, scale=(0, 3))
 
 
 def test_where_raters_are_missing_alpha_has_the_jackknife_alone() -> None:
@@ -100,12 +93,19 @@ def test_where_raters_are_missing_alpha_has_the_jackknife_alone() -> None:
     assert (result.interval.method, result.n, result.clusters) == ("jackknife_z", 11, 6)
 
 
-def test_unanimous_raters_are_no_certainty() -> None:
+def test_intervals_of_unanimous_raters_and_of_fifty_cases() -> None:
     """Twenty units of one class: the mean agreement is at least 20 / (20 + t^2), and chance gives none of the disagreement
     away: AC1 has E = 1 as all ratings are of one class. t(19) = 2.093024054408263."""
     result = estimate_ac(np.ones((20, 2)), np.array([0.0, 1.0]))
     assert (result.value, result.reason) == (1.0, None)
     assert (result.interval.low, result.interval.high) == pytest.approx((20 / (20 + 2.093024054408263**2), 1.0))
+    # by the page: the jackknife over 20 questions, and the mean agreement .7 through 1 - (1 - .) / E with E of .505 and of
+    # .5.
+    questions = np.tile(np.arange(20), 3)[:50]
+    of_ac, of_alpha = estimate_ac(FIFTY, np.array([0.0, 1.0]), questions).interval, estimate_alpha(FIFTY, questions).interval
+    assert (of_ac.low, of_ac.high) == pytest.approx((0.228073723200, 0.557821935790), abs=1e-11)
+    assert (of_alpha.low, of_alpha.high) == pytest.approx((0.220354460432, 0.553400155148), abs=1e-11)
+    assert of_ac.method == of_alpha.method == "jackknife_wilson"
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,6 @@ def test_no_interval_of_alpha_without_grounds(ratings: list[list[float]], questi
     assert (result.value, result.interval, result.reason) == (value, None, reason)
 
 
-def test_classes_and_scales_are_held() -> None:
-    with pytest.raises(ValueError, match="none of the classes"):
-        gwet_ac(FIFTY, np.array([1.0, 2.0]))
-    with pytest.raises(ValueError, match="two different classes"):
-        gwet_ac(np.ones((3, 2)), np.array([1.0]))
-    with pytest.raises(ValueError, match="off the scale 0 to 3"):
-        estimate_alpha(OBSERVERS, scale=(0, 3))
-
-
 @given(ROWS)
 def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, float, int]]) -> None:
     package = pytest.importorskip("krippendorff")
@@ -141,12 +132,3 @@ def test_alpha_equals_the_krippendorff_package(rows: list[tuple[float, float, fl
         if ours.value is not None:
             theirs = package.alpha(reliability_data=ratings.T, level_of_measurement=level)
             assert ours.value == pytest.approx(theirs, abs=1e-9)
-
-
-def test_the_intervals_of_fifty_cases() -> None:
-    """By the page: the jackknife over 20 questions, and the mean agreement .7 through 1 - (1 - .) / E with E of .505 and of .5."""
-    questions = np.tile(np.arange(20), 3)[:50]
-    of_ac, of_alpha = estimate_ac(FIFTY, np.array([0.0, 1.0]), questions).interval, estimate_alpha(FIFTY, questions).interval
-    assert (of_ac.low, of_ac.high) == pytest.approx((0.228073723200, 0.557821935790), abs=1e-11)
-    assert (of_alpha.low, of_alpha.high) == pytest.approx((0.220354460432, 0.553400155148), abs=1e-11)
-    assert of_ac.method == of_alpha.method == "jackknife_wilson"
