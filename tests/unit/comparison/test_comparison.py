@@ -22,8 +22,6 @@ from tests.support.compared_runs import GRADE, IDENTITY, compared, graded, score
 from tests.support.run_tables import Row
 
 pytestmark = pytest.mark.slow
-
-
 BASE = {f"q{n}": 0.25 for n in range(8)}
 ACCEPTED: dict[str, Any] = {"accept": ["data"]}
 
@@ -37,8 +35,7 @@ def test_a_run_that_is_better_everywhere(tmp_path: Path) -> None:
     assert (score["n"], score["questions"], score["changed"]) == (8, 8, 8)
     assert (score["base_mean"], score["candidate_mean"], score["difference"]) == (0.25, 0.625, 0.375)
     assert (score["wins"], score["losses"], score["ties"], score["net_wins"]) == (8, 0, 0, 1.0)
-    assert score["p_value"] == 2 / 2**8
-    assert score["state"] == "better"
+    assert (score["p_value"], score["state"]) == (2 / 2**8, "better")
     assert score["verdicts"] == {"both_passed": 0, "both_failed": 0, "to_passed": 8, "to_failed": 0}
     assert comparison.document["flips"]["grade"]["to_passed"][0] == ["q0", "default", 1]
     assert comparison.document["verdict"]["state"] == "better"
@@ -61,16 +58,13 @@ def test_verdicts_flips_and_wins_of_four_cases(higher_is_better: bool, net_wins:
     assert replace(score, candidate=nothing).decided(CompareSettings()) is None
 
 
-def test_shared_cases_alone_are_compared_and_the_others_counted(tmp_path: Path) -> None:
+def test_only_shared_cases_with_values_are_compared(tmp_path: Path) -> None:
     base = scored_run(tmp_path / "a", graded({"q0": 0.0, "q1": 0.5, "q2": 1.0}))
     new = scored_run(tmp_path / "b", graded({"q1": 0.75, "q2": 1.0, "q3": 0.0, "q4": 0.0}))
     document = compared(base, new, **ACCEPTED).document
     assert document["cases"] == {"both": 2, "only_base": 1, "only_candidate": 2, "questions": 2}
     assert document["scores"]["grade"]["base_mean"] == 0.75
     assert document["scores"]["grade"]["difference"] == 0.125
-
-
-def test_a_case_without_a_value_on_one_side_is_no_pair(tmp_path: Path) -> None:
     base = scored_run(tmp_path / "a", graded({"q0": 0.0, "q1": 0.5}))
     rows = [Row("q0", "default", {"grade": ("skipped", "no_context")}), Row("q1", "default", {"grade": 1.0})]
     comparison = compared(base, scored_run(tmp_path / "b", rows))
@@ -143,8 +137,7 @@ def test_refusing_does_not_win(tmp_path: Path, silent: int, rest: float, state: 
 
     base = scored_run(tmp_path / "a", _answered([0.5] * 40, 0))
     speaking = [Row(f"q{n}", "default", {"grade": rest}, output={"answer": f"{rest}"}) for n in range(silent, 40)]
-    other = scored_run(tmp_path / "b", [*(mute(n) for n in range(silent)), *speaking])
-    document = compared(base, other).document
+    document = compared(base, scored_run(tmp_path / "b", [*(mute(n) for n in range(silent)), *speaking])).document
     score = document["scores"]["grade"]
     assert (score["state"], score["reason"]) == (state, reason)
     assert (score["silent"]["base"], score["silent"]["candidate"], score["silent"]["n"]) == (0, silent, 40 - silent)
@@ -169,8 +162,7 @@ def test_scores_of_one_run_and_scores_on_another_scale_are_named(tmp_path: Path)
     new_specs = [GRADE, ScoreSpec(name="stars", low=1, high=5)]
     new = scored_run(tmp_path / "b", [Row("q0", "default", {"grade": 0.5, "stars": 3.0})], specs=new_specs)
     document = compared(base, new).document
-    assert document["only_base_scores"] == ["more"]
-    assert document["only_candidate_scores"] == []
+    assert (document["only_base_scores"], document["only_candidate_scores"]) == (["more"], [])
     assert document["other_scale"] == ["stars"]
     assert list(document["scores"]) == ["grade", "overall_score"]
 
@@ -247,11 +239,22 @@ def test_the_document_names_its_sides(tmp_path: Path) -> None:
     assert [item["candidate"] for item in document["comparisons"]] == [0]
 
 
-def test_a_run_that_is_not_scored_is_no_side(tmp_path: Path) -> None:
+def test_what_no_comparison_takes(tmp_path: Path) -> None:
     folder = scored_run(tmp_path / "a", graded(BASE))
     folder.final.metrics.unlink()
     with pytest.raises(DataError, match="not scored to its end"), side_of(folder):
         pass
+    base = scored_run(tmp_path / "a", graded(BASE))
+    with pytest.raises(ConfigError) as refused:
+        compared(base, base, smallest_effect={"graed": 0.1})
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.fix) == ("compare.smallest_effect.graed", "did you mean grade?")
+    assert compared(base, base, smallest_effect={"grade": 0.1, "latency_ms": 5}).document["cases"]["both"] == 8
+    base = scored_run(tmp_path / "a", graded(BASE))
+    other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
+    new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
+    sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
+    assert sentence.startswith("not by the answers alone: judge differs; ")
 
 
 def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_path: Path) -> None:
@@ -264,23 +267,6 @@ def test_where_nothing_is_weighted_or_judged_all_scores_are_the_headline(tmp_pat
     assert document["scores"]["grade"]["headline"]
     assert (document["verdict"]["state"], document["verdict"]["score"]) == ("worse", "grade")
     assert document["verdict"]["sentence"].startswith("worse: grade -0.234")
-
-
-def test_a_smallest_effect_of_no_score_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    base = scored_run(tmp_path / "a", graded(BASE))
-    with pytest.raises(ConfigError) as refused:
-        compared(base, base, smallest_effect={"graed": 0.1})
-    (problem,) = refused.value.problems
-    assert (problem.key, problem.fix) == ("compare.smallest_effect.graed", "did you mean grade?")
-    assert compared(base, base, smallest_effect={"grade": 0.1, "latency_ms": 5}).document["cases"]["both"] == 8
-
-
-def test_another_judge_that_was_accepted_is_in_the_verdict(tmp_path: Path) -> None:
-    base = scored_run(tmp_path / "a", graded(BASE))
-    other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
-    new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
-    sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
-    assert sentence.startswith("not by the answers alone: judge differs; ")
 
 
 def methods_of(run: RunFolder) -> dict | None:
@@ -356,16 +342,13 @@ def test_what_differs_is_refused_and_named(base: RunFolder, tmp_path: Path, part
     assert {(row["part"], row["accepted"]) for row in document["differs"]} == {(part, True)}
 
 
-def test_every_part_that_differs_is_in_the_word_that_accepts_it(base: RunFolder, tmp_path: Path) -> None:
+def test_what_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> None:
     other = scored_run(tmp_path / "other", graded(VALUES), identity=changed(**JUDGE, **PROMPT))
     with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]"):
         compared(base, other)
     with pytest.raises(ConfigError, match=r"compare.accept=\[judge,prompts\]") as refused:
         compared(base, other, accept=["judge"])
     assert "m-1 -> m-2" not in str(refused.value)
-
-
-def test_another_system_and_another_scoring_are_no_refusal(base: RunFolder, tmp_path: Path) -> None:
     identity = changed(system={"kind": "http"}, scoring={"weights": {"grade": 2.0}})
     document = compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document
     assert {(row["part"], row["key"]) for row in document["differs"]} == {
@@ -373,12 +356,11 @@ def test_another_system_and_another_scoring_are_no_refusal(base: RunFolder, tmp_
         ("scoring", "scoring.weights.grade"),
         ("scoring", "scoring"),
     }
-
-
-def test_a_metric_of_one_run_only_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> None:
     identity = changed()
     identity["metrics"] = {**identity["metrics"], "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}}}
     assert compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document["differs"] == []
+    other = scored_run(tmp_path / "other", graded(dict(reversed(VALUES.items()))))
+    assert compared(base, other).document["differs"] == []
 
 
 @pytest.mark.parametrize(("rows", "says"), [
@@ -394,11 +376,6 @@ def test_other_data_is_refused(base: RunFolder, tmp_path: Path, rows: list[Any],
     assert says in str(refused.value)
     assert "compare.accept=[data]" in str(refused.value)
     assert compared(base, other, accept=["data"]).document["differs"][0]["part"] == "data"
-
-
-def test_the_same_samples_in_another_order_are_the_same_data(base: RunFolder, tmp_path: Path) -> None:
-    other = scored_run(tmp_path / "other", graded(dict(reversed(VALUES.items()))))
-    assert compared(base, other).document["differs"] == []
 
 
 def test_a_weighted_score_without_a_value_is_no_headline() -> None:

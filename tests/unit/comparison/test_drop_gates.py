@@ -18,8 +18,6 @@ from tests.support.compared_runs import scored_run
 from tests.support.run_tables import Result, Row, score, write_run
 
 pytestmark = pytest.mark.slow
-
-
 FAITHFUL, CORRECT = ScoreSpec("faithfulness"), ScoreSpec("correctness", 1, 5)
 MISS = ScoreSpec("scope_miss", higher_is_better=False, binary=True)
 SPECS = (FAITHFUL, CORRECT, MISS)
@@ -35,7 +33,6 @@ def identity(**changes: Any) -> dict[str, Any]:
 
 
 def finished(root: Path, rows: Sequence[Row], **changes: Any) -> RunFolder:
-    """A run folder with what a baseline is read from."""
     write_run(root, rows)
     metrics = score(root, SPECS)
     folder = RunFolder(root)
@@ -52,14 +49,12 @@ def rows_of(values: Sequence[Result], name: str = "faithfulness", method: str = 
 
 
 def drop(tmp_path: Path, base: Sequence[Row], candidate: Sequence[Row], gate: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What one gate against `base` measures on `candidate`."""
     baseline = finished(tmp_path / "base", base, **more.pop("base_identity", {}))
     run = finished(tmp_path / "candidate", candidate)
     gate = {**({} if "failure_mode" in gate else {"score": "faithfulness"}), "against": BASE, **gate}
     settings = ScoringSettings(gates={"g": gate}, **more.pop("settings", {}))
     active = settings.active_gates()["g"]
-    needs = BaselineNeeds({active.measure}, [active.labels()])
-    write_baselines(run, {BASE: needs}, {BASE: baseline}, {})
+    write_baselines(run, {BASE: BaselineNeeds({active.measure}, [active.labels()])}, {BASE: baseline}, {})
     gated = GatedRun(
         manifest={"identity": identity(), "prompts": {}, **more.pop("manifest", {})},
         folder=run,
@@ -136,11 +131,10 @@ def test_a_gate_on_the_rise_of_a_failure_mode(tmp_path, base, candidate, gate, s
 )
 def test_a_mode_that_was_found_otherwise_is_no_evidence(tmp_path: Path, before: dict[str, Any], said: str) -> None:
     rows = rows_of([1.0] * 60)
-    measured = drop(tmp_path, rows, rows, {"failure_mode": "unsupported_claim"}, base_identity=before)
-    assert said in measured["absent"]
+    assert said in drop(tmp_path, rows, rows, {"failure_mode": "unsupported_claim"}, base_identity=before)["absent"]
 
 
-def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
+def test_means_and_pass_rates_of_the_shared_cases(tmp_path: Path) -> None:
     base = [*rows_of([0.4, 0.6, 0.8]), Row("gone", "m", {"faithfulness": 0.0})]
     candidate = [*rows_of([0.5, 0.6, 0.4]), Row("new", "m", {"faithfulness": 1.0})]
     measured = drop(tmp_path, base, candidate, {"accept": ["data"]})
@@ -150,6 +144,16 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
     assert [paired[key] for key in ("n", "questions", "only_base", "only_candidate")] == [3, 3, 1, 1]
     assert [paired[key] for key in ("wins", "losses", "ties", "changed")] == [1, 1, 1, 2]
     assert measured["n_ok"] == 3
+    # faithfulness passes from 0.8 on: 4 of 4 before, 3 of 4 after.
+    threshold = ScoringSettings().thresholds["faithfulness"]
+    assert threshold is not None
+    low, high = threshold - 0.1, threshold
+    base, candidate = rows_of([high] * 4), rows_of([high] * 3 + [low])
+    assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
+    rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
+    assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
+    measured = drop(tmp_path / "b", rows, rows, {"of": "pass_rate"}, settings=settings)
+    assert "scoring.thresholds.faithfulness" in measured["absent"]
 
 
 @pytest.mark.thorough(tried=1)
@@ -164,15 +168,6 @@ def test_figures_are_those_of_the_shared_cases(tmp_path: Path) -> None:
 def test_a_drop_is_a_worsening_on_zero_to_one(tmp_path: Path, name: str, before: float, after: float, value: float) -> None:
     measured = drop(tmp_path, rows_of([before] * 8, name), rows_of([after] * 8, name), {"score": name, "of": "mean"}, judged=set())
     assert measured["value"] == pytest.approx(value)
-
-
-def test_of_pass_rate_is_the_drop_of_the_share_that_passed(tmp_path: Path) -> None:
-    """faithfulness passes from 0.8 on: 4 of 4 before, 3 of 4 after."""
-    threshold = ScoringSettings().thresholds["faithfulness"]
-    assert threshold is not None
-    low, high = threshold - 0.1, threshold
-    base, candidate = rows_of([high] * 4), rows_of([high] * 3 + [low])
-    assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
 
 
 OTHER_PROMPT = {"faithfulness": {**METRICS["faithfulness"], "prompts": {"verify": "f" * 64}}}
@@ -266,26 +261,13 @@ def test_only_missing_cases_that_where_chooses_count(tmp_path: Path, where: dict
     assert (measured["value"] is None) == (only_base != 0)
 
 
-def test_another_threshold_is_another_pass_rate_and_the_same_mean(tmp_path: Path) -> None:
-    rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
-    assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
-    measured = drop(tmp_path / "b", rows, rows, {"of": "pass_rate"}, settings=settings)
-    assert "scoring.thresholds.faithfulness" in measured["absent"]
-
-
-def test_a_baseline_that_lost_many_of_the_shared_cases_is_no_evidence(tmp_path: Path) -> None:
+def test_what_a_baseline_does_not_tell(tmp_path: Path) -> None:
     failed: list[Result] = [("error", "refused: no")] * 2
     measured = drop(tmp_path, rows_of([*failed, *[0.5] * 8]), rows_of([0.6] * 10), {})
     assert measured["absent"] == f"in run {BASE} 2 of the shared cases have an error"
-
-
-def test_nothing_shared_is_no_evidence(tmp_path: Path) -> None:
     base, candidate = ([Row(name, "m", {"faithfulness": 1.0})] for name in "ab")
     measured = drop(tmp_path, base, candidate, {"accept": ["data"]})
     assert measured["absent"] == f"no chosen case has a value here and in run {BASE}"
-
-
-def test_a_score_that_the_baseline_does_not_give_is_refused(tmp_path: Path) -> None:
     run = finished(tmp_path / "run", rows_of([0.5]))
     with pytest.raises(DataError) as error:
         write_baselines(run, {BASE: BaselineNeeds({"mrr"})}, {BASE: run}, {})

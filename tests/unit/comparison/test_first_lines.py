@@ -19,7 +19,6 @@ from tests.support.reports import html_of, line_of, markdown_of, terminal_of
 from tests.support.run_tables import Row, write_run
 
 pytestmark = pytest.mark.slow
-
 SILENT = (1.0, "no_factual_claims")
 FAILED = ("skipped", "system_error")
 NOT_JUDGED = ("error", "unparsable: no JSON")
@@ -77,7 +76,6 @@ def test_it_says_what_matters_most(tmp_path: Path, base: list[Row], candidate: l
 
 
 def test_a_slice_that_rose_beside_a_fall_of_all_is_no_consolation(tmp_path: Path) -> None:
-    """The fall of all stands first; a slice that goes the other way is in the table of slices."""
     kinds = ["easy" if n < 12 else "hard" for n in range(60)]
     after = [value + 0.15 + 0.05 * (n % 2) if n < 12 else value - 0.25 for n, value in enumerate(RISING)]
     base, other = scored_run(tmp_path / "a", rows(RISING, category=kinds)), scored_run(tmp_path / "b", rows(after, category=kinds))

@@ -19,8 +19,7 @@ def manifest(span: tuple[str, str], **noted: Any) -> dict[str, Any]:
 
 
 def record(alarm: tuple[str, str]) -> DriftRecord:
-    check = {"baseline": 1, "after": alarm[0], "ended_at": alarm[1], "alarm": True}
-    return DriftRecord("m", JUDGE, checks=[check])
+    return DriftRecord("m", JUDGE, checks=[{"baseline": 1, "after": alarm[0], "ended_at": alarm[1], "alarm": True}])
 
 
 @pytest.mark.parametrize(
@@ -46,12 +45,9 @@ def test_sides_of_an_alarm(base: tuple[str, str], candidate: tuple[str, str], is
     assert [(difference.part, difference.key) for difference in noted] == [("judge", "judge.drift")] * is_refused
 
 
-def test_another_judge_is_another_difference() -> None:
+def test_what_is_held_against_the_dates_of_a_judge() -> None:
     other = {**manifest(AFTER), "identity": {"judge_identity": {**JUDGE, "season": "b"}}}
     assert drift_differences(manifest(BEFORE), other, [ALARM]) == []
-
-
-def test_a_run_without_a_note_counts_by_its_dates() -> None:
     run = {"identity": {"judge_identity": JUDGE}, "created_at": BEFORE[0], "ended_at": BEFORE[1]}
     assert reply_times(run) == BEFORE
     assert reply_times({"created_at": BEFORE[0]}) == (BEFORE[0], BEFORE[0])

@@ -26,7 +26,7 @@ def keys_of(pairs: Pairs) -> list[tuple[str, str, int]]:
     return [tuple(row.values()) for row in pairs.cases.to_pylist()]
 
 
-def test_cases_of_several_methods_meet_by_all_of_their_key() -> None:
+def test_cases_meet_by_their_key_and_iteration() -> None:
     base = [("q2", "old", 1), ("q1", "old", 1), ("q1", "new", 1), ("q1", "new", 2)]
     candidate = [("q1", "new", 2), ("q3", "old", 1), ("q1", "old", 1), ("q2", "new", 1)]
     pairs = paired_cases(table(base), table(candidate))
@@ -34,23 +34,15 @@ def test_cases_of_several_methods_meet_by_all_of_their_key() -> None:
     assert (pairs.base.tolist(), pairs.candidate.tolist()) == ([1, 3], [2, 0])
     assert (pairs.only_base, pairs.only_candidate) == (2, 2)
     assert pairs.questions[0] == pairs.questions[1]
-
-
-def test_one_method_on_each_side_meets_whatever_it_is_called() -> None:
     pairs = paired_cases(table([("q1", "bm25", 1), ("q2", "bm25", 1)]), table([("q2", "dense", 1), ("q1", "dense", 1)]))
     assert keys_of(pairs) == [("q1", "dense", 1), ("q2", "dense", 1)]  # as the candidate names them
     assert (pairs.only_base, pairs.only_candidate) == (0, 0)
-
-
-def test_judgements_meet_within_an_iteration_and_are_numbered_over_all() -> None:
-    """The candidate's iterations stand in another order; iteration 2 lacks q1 there."""
+    # the candidate's iterations stand in another order; iteration 2 lacks q1 there.
     keys = [("q1", "a", 1), ("q2", "a", 1)]
     base, candidate = table(keys * 2), table([*keys[1:], *keys[::-1]])
     pairs = paired_cases(base.append_column("iteration", [[1, 1, 2, 2]]), candidate.append_column("iteration", [[2, 1, 1]]))
-    assert pairs.base.tolist() == [0, 1, 3]
-    assert pairs.candidate.tolist() == [2, 1, 0]
-    assert pairs.cases["iteration"].to_pylist() == [1, 1, 2]
-    assert pairs.questions.tolist() == [0, 1, 1]
+    assert (pairs.base.tolist(), pairs.candidate.tolist()) == ([0, 1, 3], [2, 1, 0])
+    assert (pairs.cases["iteration"].to_pylist(), pairs.questions.tolist()) == ([1, 1, 2], [0, 1, 1])
     assert (pairs.only_base, pairs.only_candidate) == (1, 0)
 
 
@@ -62,7 +54,6 @@ NEW = {1: [("q2", 1.0), ("q1", 0.0)], 2: [("q2", 0.5), ("q1", 0.0), ("q3", 1.0)]
 
 
 def records(folder: Path, iterations: dict[int, list[tuple[str, float]]]) -> dict[int, Path]:
-    """A table of records per iteration; a value from .5 on passed."""
     folder.mkdir()
     paths = {}
     for number, rows in iterations.items():
@@ -115,21 +106,18 @@ def day(name: str, n: int, good: int) -> Values:
 @pytest.mark.slow
 def test_the_same_questions_are_pairs(tmp_path: Path) -> None:
     """18 of 40 fell by 1: the paired interval is far below 0, and the cases that fell come first."""
-    found = drops_of(tmp_path, day("q", 40, 38), day("q", 40, 20))
-    (drop,) = found.drops
+    (drop,) = drops_of(tmp_path, day("q", 40, 38), day("q", 40, 20)).drops
     assert (drop.score, drop.samples, drop.n) == ("grade", "paired", 40)
     assert drop.difference == pytest.approx(-18 / 40)
     assert (drop.base, drop.candidate) == (pytest.approx(38 / 40), pytest.approx(20 / 40))
     assert drop.interval.high < 0
-    assert drop.lowest[:3] == [20, 21, 22]
-    assert drop.values[20] == -1
+    assert (drop.lowest[:3], drop.values[20]) == ([20, 21, 22], -1)
 
 
 @pytest.mark.slow
 def test_other_questions_are_two_samples(tmp_path: Path) -> None:
     """95 of 100 and 70 of 100: by Newcombe's method 10 the difference is -.25, -.35 to -.15."""
-    found = drops_of(tmp_path, day("monday", 100, 95), day("tuesday", 100, 70))
-    (drop,) = found.drops
+    (drop,) = drops_of(tmp_path, day("monday", 100, 95), day("tuesday", 100, 70)).drops
     assert (drop.samples, drop.n) == ("independent", 100)
     assert drop.difference == pytest.approx(-0.25)
     assert (drop.interval.low, drop.interval.high) == (pytest.approx(-0.35, abs=0.01), pytest.approx(-0.15, abs=0.01))
@@ -137,7 +125,6 @@ def test_other_questions_are_two_samples(tmp_path: Path) -> None:
 
 
 def even(name: str, mean: float) -> Values:
-    """100 questions with nearly equal values around a mean."""
     return {f"{name}{number}": mean + (0.01 if number % 2 else -0.01) for number in range(100)}
 
 

@@ -38,13 +38,10 @@ def test_a_preference_stands_beside_the_scores_and_says_where_they_contradict(
     assert text in given[1]
 
 
-def test_labels_correct_the_rate_that_is_said() -> None:
+def test_what_is_said_of_a_preference() -> None:
     corrected = {"value": 0.9, "interval": {"low": 0.82, "high": 0.94}, "labels": 48}
     said = preference_reason(found("better", 0.62, 0.54, 0.7, corrected=corrected), "inconclusive")[1]
     assert said == "preferred: wins 90 % [82 %, 94 %] of 78 pairs (44/9/25), corrected by 48 labels"
-
-
-def test_lines_say_by_whom_what_was_left_out_and_what_order_and_length_decide() -> None:
     none, half = {"value": None, "interval": None}, {"value": 0.5, "interval": None}
     said = preference_lines(found("same", 0.5, 0.4, 0.6, first=half, inconsistent=half, longer=half, equal_length=none))
     assert "preference by m-1 (not calibrated)" in said[0]
@@ -52,9 +49,6 @@ def test_lines_say_by_whom_what_was_left_out_and_what_order_and_length_decide() 
     assert "left out: system_error 2" in said[0]
     assert said[1].startswith("position: of a pair's choices 50 %")
     assert said[2] == "length: the longer answer wins 50 %"
-
-
-def test_strengths_are_listed_the_strongest_first() -> None:
     rows = [{"run_id": "r", "method": name, "strength": value, "interval": None} for name, value in (("a", 0.0), ("b", -0.5), ("c", 1.25))]
     assert strength_lines(rows) == ["strength against a (log odds, 0 is as strong): c +1.25, b -0.50"]
     assert strength_lines([]) == []

@@ -17,7 +17,6 @@ NAMES = sorted(
 
 
 def resolve(name: str) -> Any:
-    """The object behind a dotted name below `ragpipe`."""
     parts = f"ragpipe.{name}".split(".")
     length = max(n for n in range(1, len(parts) + 1) if ".".join(parts[:n]) in MODULES)
     value: Any = import_module(".".join(parts[:length]))

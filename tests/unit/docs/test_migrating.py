@@ -15,7 +15,6 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @pytest.fixture(scope="module")
 def scores() -> set[str]:
-    """The names of all shipped scores, without their cut-off."""
     chosen = [path.stem for path in sorted(Path(conf_dir(), "metrics").glob("*.yaml")) if path.stem != "recorded"]
     config = compose(["dataset=demo", f"metrics=[{','.join(chosen)}]"])
     return {spec.name.partition("@")[0] for metric in config.metrics.values() for spec in metric.scores()}

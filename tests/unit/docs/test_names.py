@@ -14,7 +14,6 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def rows(page: str, title: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its head."""
     section = (DOCS / page).read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -41,10 +40,14 @@ def test_every_score_that_the_page_names_exists(scores: set[str]) -> None:
     assert named - known <= OF_EXTRAS
 
 
-def test_every_field_that_the_page_names_exists() -> None:
+def test_fields_exist_and_deviations_have_no_gap() -> None:
     known = SAMPLE_FIELDS | OUTPUT_FIELDS | {f"expected.{name}" for name in Expected.model_fields}
     named = {name for row in rows("deviations.md", "Fields of a case") for name in _CODE.findall(row[1])}
     assert named - known == set()
+    text = (DOCS / "deviations.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^\| D(\d+) \|", text, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 17
 
 
 @pytest.mark.parametrize("name", [
@@ -71,10 +74,3 @@ def test_the_options_that_the_configuration_page_lists_are_those_that_are_shippe
     page = {group: listed.get(group, set()) for group in shipped}
     wrong = {group: sorted(page[group] ^ options) for group, options in shipped.items() if page[group] != options}
     assert wrong == {}, f"docs/configuration.md, the table of option groups, and conf/ differ: {wrong}"
-
-
-def test_deviations_are_numbered_without_a_gap() -> None:
-    text = (DOCS / "deviations.md").read_text(encoding="utf-8")
-    numbers = [int(number) for number in re.findall(r"^\| D(\d+) \|", text, re.MULTILINE)]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) >= 17

@@ -8,12 +8,14 @@ from tests.support.docs_site import docs_script, nav_groups, site_pages, site_se
 from tests.support.pages import DOCS
 
 
-def test_every_page_stands_in_the_navigation_once() -> None:
+def test_pages_stand_in_the_navigation_once_and_begin_with_their_title() -> None:
     listed = [page for _, pages in nav_groups() for page in pages]
     assert sorted(listed) == sorted(site_pages()), "add the page to `nav` of mkdocs.yml, and to docs/README.md"
+    untitled = [name for name, path in site_pages().items() if not path.read_text(encoding="utf-8").startswith("# ")]
+    assert untitled == [], "the title of a page is what the navigation shows"
 
 
-def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
+def test_the_index_and_the_decisions_are_listed_in_order() -> None:
     hooks, titles, groups = docs_script("hooks.py"), ["", ""], dict[tuple[str, ...], list[str]]()
     for line in (DOCS / "README.md").read_text(encoding="utf-8").splitlines():
         if heading := re.match(r"(##|###) (.+)", line):
@@ -24,17 +26,9 @@ def test_the_index_lists_the_pages_of_the_navigation_in_its_order() -> None:
     expected = {group: [page for page in pages if page != "all-pages.md"] for group, pages in nav_groups() if group != ("Decisions",)}
     assert groups.pop(("Decisions",)) == ["decisions/README.md"]
     assert list(groups.items()) == list(expected.items())
-
-
-def test_the_list_of_decisions_names_all_of_them_in_their_order() -> None:
     (pages,) = [pages for group, pages in nav_groups() if group == ("Decisions",)]
     text = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
     assert ["decisions/README.md", *(f"decisions/{name}" for name in re.findall(r"^- \[.*\]\((.+)\)", text, re.M))] == pages
-
-
-def test_every_page_begins_with_its_title() -> None:
-    untitled = [name for name, path in site_pages().items() if not path.read_text(encoding="utf-8").startswith("# ")]
-    assert untitled == [], "the title of a page is what the navigation shows"
 
 
 @pytest.mark.parametrize(("page", "link", "expected"), [

@@ -9,7 +9,6 @@ from ragpipe.runs.iteration_judging import here_line, stays_here
 from ragpipe.runs.settings import AnyRunner
 
 pytestmark = pytest.mark.slow  # a composition per row
-
 MODEL = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
 EMBEDDER = ["embedder=minilm", "metrics=[semantic_similarity]"]
 

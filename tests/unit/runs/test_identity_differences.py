@@ -18,8 +18,6 @@ def identity(metrics: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 OLD = identity({"faithfulness": metric(extract=A, verify=A), "rubric": metric(grade=A)})
-
-
 OLD_MINE = identity({"mine": {**metric(), "source": {"mod.a": A, "mod.b": A}, "files": {"words.txt": A}}})
 RULES, MODEL = {"rules": "rules-v1", "window": 3}, {"model": "openai/m-2026-01-01", "season": ""}
 

@@ -34,7 +34,6 @@ from ragpipe.store.run_folder import RunFolder
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 TEMPLATE = "---\nroles: {text: text}\noptional: {turn: 1}\n---\n[[user]]\n{{ text }}\n{{ turn }}\n"
 
 
@@ -246,15 +245,14 @@ async def test_a_system_error_is_skipped_not_scored(bench: SimpleNamespace) -> N
     assert transport.asked == []
 
 
-async def test_a_finished_block_with_a_passing_failure_is_done_again(bench: SimpleNamespace) -> None:
+async def test_blocks_with_failures_are_done_again(bench: SimpleNamespace) -> None:
     cases(bench, ANSWERS)
     with pytest.raises(ProviderUnusable):  # the first block of eight is written, the run is not finished
         await judge(bench, first := Scripted(statuses={"number 2": "network"}, limit=60, width=1))
     assert (bench.folder.iteration(1).parts / "scores" / "part-000000.parquet").is_file()
     stage = await judge(bench, second := Scripted())
     rows = {r["sample_id"]: r["status"] for r in scores(bench) if r["score_name"] == "two"}
-    assert set(rows.values()) == {"ok"}
-    assert stage.state.transient == 0
+    assert (set(rows.values()), stage.state.transient) == ({"ok"}, 0)
     assert len(set(first.asked) & set(second.asked)) == 1, "only the question that failed goes out again"
 
 

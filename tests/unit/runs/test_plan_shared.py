@@ -17,7 +17,7 @@ def plan(*metrics, iterations=1):
     return make_plan(CASES, metrics, iterations=iterations, counter=PromptCounter(len))
 
 
-def test_shared_questions_are_counted_once():
+def test_shared_questions_are_counted_once() -> None:
     names = ("faithfulness", "context_precision", "context_utilization", "noise_sensitivity")
     metrics = [shipped_metric(name) for name in names]
     # alone 2 + 1 + 2 + 4 = 9 a case; extract is asked once for two of them, grade once for three
@@ -32,10 +32,7 @@ def test_shared_questions_are_counted_once():
         ("noise_sensitivity", "grade"): 3,
     }
     assert (plan(*metrics, iterations=2).calls, plan(*metrics, iterations=2).shared) == (36, 18)
-
-
-def test_what_methods_share_is_counted_once():
-    """The same chunks and reference, other answers: all that looks at no answer is asked once for both methods."""
+    # the same chunks and reference, other answers: all that looks at no answer is asked once for both methods.
     cases = [
         make_case(f"It is {town}.", id=f"q{i}", method=town, references=["Paris is the capital."], chunks=[f"a {i}", f"b {i}"])
         for i in range(3)
@@ -50,6 +47,12 @@ def test_what_methods_share_is_counted_once():
         ("context_recall", "extract"): (3, 3),
         ("context_recall", "verify"): (3, 3),
     }
+    # three cases with references and one without: correctness needs one.
+    metrics = [shipped_metric("faithfulness"), shipped_metric("correctness")]
+    made = make_plan([*CASES, make_case()], metrics, iterations=1, counter=PromptCounter(len))
+    assert made.cases == 4
+    assert [(metric.name, metric.cases) for metric in made.metrics] == [("faithfulness", 4), ("correctness", 3)]
+    assert [sum(metric.skipped.values()) for metric in made.metrics] == [0, 1]
 
 
 @pytest.mark.parametrize(("chains", "calls", "shared"), [
@@ -87,12 +90,3 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
     found = make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
     assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
-
-
-def test_cases_are_counted_by_metric_and_in_all():
-    """Three cases with references and one without: correctness needs one."""
-    metrics = [shipped_metric("faithfulness"), shipped_metric("correctness")]
-    made = make_plan([*CASES, make_case()], metrics, iterations=1, counter=PromptCounter(len))
-    assert made.cases == 4
-    assert [(metric.name, metric.cases) for metric in made.metrics] == [("faithfulness", 4), ("correctness", 3)]
-    assert [sum(metric.skipped.values()) for metric in made.metrics] == [0, 1]

@@ -33,7 +33,6 @@ def run(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """One entry for each page that is rendered."""
     made = list[str]()
     render = run_page.write_run_page
 
@@ -46,7 +45,6 @@ def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, dict[str, bytes]]:
-    """What is printed, and each file that is written with its content."""
     out = io.StringIO()
     console = Console(out=out, err=io.StringIO())
     written = write_reports(run.iteration(1).root, target=run.root, settings=settings, console=console)
@@ -56,8 +54,7 @@ def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, di
 def test_a_second_start_makes_no_report_again_and_says_the_same(run: RunFolder, pages_made: list[str]) -> None:
     first = reports(run)
     assert {"report.md", "report.html", "report.junit.xml"} < set(first[1])
-    assert reports(run) == first
-    assert len(pages_made) == 1
+    assert (reports(run), len(pages_made)) == (first, 1)
 
 
 def edit_page(run: RunFolder) -> None:
@@ -77,16 +74,12 @@ def empty_note(run: RunFolder) -> None:
     run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
 
 
-@pytest.mark.parametrize(
-    "damage", [edit_page, remove_export, forget, empty_note], ids=lambda f: f.__name__
-)  # fmt: skip
+@pytest.mark.parametrize("damage", [edit_page, remove_export, forget, empty_note], ids=lambda f: f.__name__)
 def test_reports_that_are_not_what_was_written_are_made_again(run, pages_made, damage) -> None:
     first = reports(run)
     damage(run)
-    assert reports(run) == first
-    assert len(pages_made) == 2
-    assert reports(run) == first
-    assert len(pages_made) == 2
+    assert (reports(run), len(pages_made)) == (first, 2)
+    assert (reports(run), len(pages_made)) == (first, 2)
 
 
 def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +107,6 @@ def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> 
 
 
 def test_a_plugin_that_changed_makes_other_reports(run: RunFolder, pages_made: list[str], monkeypatch, tmp_path) -> None:
-    """Its section is in the pages at once, and its next version too."""
     place = tmp_path / "mine"
     place.mkdir()
     monkeypatch.syspath_prepend(str(place))

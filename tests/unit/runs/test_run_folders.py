@@ -26,17 +26,13 @@ def outputs() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_folder_without_permission_hides_no_run(outputs: Path) -> None:
+def test_folders_without_permission(outputs: Path) -> None:
     with ordinary_user():
         assert list(run_list_folders(outputs)) == [outputs / "good"]
         assert sorted(run_folders(outputs / "good")) == [outputs / "good" / GOOD, outputs / "good" / CLOSED]
         assert [run.root.name for run in all_runs(outputs)] == [GOOD, CLOSED]
         assert list(run_folders(outputs / "closed")) == []
         assert list(run_folders(outputs / "absent")) == []
-
-
-@pytest.mark.slow
-def test_a_run_without_permission_is_listed_as_broken(outputs: Path) -> None:
     with ordinary_user():
         lines, older = list_runs(outputs / "good")
     assert older == 0

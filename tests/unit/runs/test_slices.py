@@ -149,8 +149,7 @@ def test_lines_of_an_earlier_start_are_not_written_again(tmp_path: Path, small_b
     """Eleven lines and no part: a power cut, for example."""
     answers = ["word " * (i % 7) for i in range(21)]
     whole, *_ = measured(tmp_path / "whole", answers, METRICS[kind], None)
-    journal = RunFolder(tmp_path / "whole").iteration(1).journal
-    lines = journal.read_bytes().splitlines(keepends=True)
+    lines = RunFolder(tmp_path / "whole").iteration(1).journal.read_bytes().splitlines(keepends=True)
     again = RunFolder(tmp_path / "again").iteration(1)
     again.create()
     again.journal.write_bytes(b"".join(lines[:12]))
@@ -158,8 +157,7 @@ def test_lines_of_an_earlier_start_are_not_written_again(tmp_path: Path, small_b
     assert tables == whole
     assert (stage.state.done, stage.state.resumed, stage.state.changed) == (21, 11, 0)
     found = again.journal.read_bytes().splitlines(keepends=True)
-    assert found[:12] == lines[:12]
-    assert sorted(map(timeless, found)) == sorted(map(timeless, lines))
+    assert (found[:12], sorted(map(timeless, found))) == (lines[:12], sorted(map(timeless, lines)))
 
 
 def timeless(line: bytes) -> bytes:
@@ -194,25 +192,17 @@ def groups(path: Path) -> list[int]:
     return [found.row_group(i).num_rows for i in range(found.num_row_groups)]
 
 
-def test_a_block_is_closed_by_the_text_of_its_cases(tmp_path: Path) -> None:
+def test_a_block_is_closed_by_the_bytes_of_its_cases(tmp_path: Path) -> None:
     """16 MiB, reached by the fourth case of 5 MiB; a case that is larger than a block stands alone."""
     mib = "x" * (1 << 20)
     records = [record(i, mib * 5) for i in range(6)] + [record(6, "small"), record(7, mib * 20), record(8, "small")]
     samples, outputs = frozen(tmp_path, records)
-    assert groups(outputs) == [4, 4, 1]
-    assert groups(samples) == [9]
+    assert (groups(outputs), groups(samples)) == ([4, 4, 1], [9])
     assert load_dataset.block_limits() == {"cases": 1000, "text_bytes": 16_777_216}
-
-
-def test_the_text_of_the_sample_counts_with_each_of_its_outputs(tmp_path: Path) -> None:
     question = "x" * (6 << 20)
     samples, outputs = frozen(tmp_path, [record(0, "a", question=question, method=f"m{i}") for i in range(7)])
-    assert groups(outputs) == [3, 3, 1]
-    assert groups(samples) == [1]
-
-
-def test_letters_count_by_their_bytes() -> None:
-    """A text of three bytes a letter fills a block in a third of the letters."""
+    assert (groups(outputs), groups(samples)) == ([3, 3, 1], [1])
+    # A text of three bytes a letter fills a block in a third of the letters.
     assert text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
 
 

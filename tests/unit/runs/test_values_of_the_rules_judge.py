@@ -25,7 +25,6 @@ MISSING: tuple[Mapping[str, Any], ...] = ({"chunks": []}, {"answer": ""}, {"cita
 
 
 def _scores(metric: Metric, case: Case) -> list[Score]:
-    """The scores with the rules judge; none where it is skipped."""
     session = JudgeSession(identity={}, label="", in_process=RulesJudge(RulesSettings()))
     if run_skip_reason(metric, case, embedder=False):
         return []
@@ -55,9 +54,12 @@ def test_phrases_of_not_knowing_count_only_beside_classes_of_other_answers(answe
     assert _scores(shipped_metric("answer_class"), case) == []
 
 
-def test_a_violation_that_a_pattern_finds_counts_with_any_judge() -> None:
+def test_values_that_stay_with_any_judge() -> None:
     case = make_case(answer="You should buy this stock now.", chunks=["Whales sing."])
     assert [score.value for score in _scores(shipped_metric("policy_compliance"), case)] == [0]
+    case = make_case(answer="A.", chunks=["Whales sing."], references=["The documents do not say."])
+    (score,) = _scores(shipped_metric("context_recall"), case)
+    assert (score.value, score.reason) == (100, "no_statements")
 
 
 @pytest.mark.parametrize(("references", "chunks", "value"), [
@@ -77,9 +79,3 @@ def test_context_precision_counts_what_was_not_found_only_beside_what_was(refere
 def test_an_answer_that_states_nothing_keeps_its_value(answer: str) -> None:
     (score,) = _scores(shipped_metric("faithfulness"), make_case(answer=answer, chunks=["Whales sing."]))
     assert (score.value, score.reason) == (1, "no_factual_claims")
-
-
-def test_a_reference_that_declines_keeps_its_value() -> None:
-    case = make_case(answer="A.", chunks=["Whales sing."], references=["The documents do not say."])
-    (score,) = _scores(shipped_metric("context_recall"), case)
-    assert (score.value, score.reason) == (100, "no_statements")

@@ -43,8 +43,6 @@ def meter(*runners: AttemptRunner, clock: Any = time.monotonic) -> WorkMeter:
 
 
 async def waiting(attempts: AttemptRunner, calls: int = 1) -> list[asyncio.Task[None]]:
-    """So many calls that are under way or wait."""
-
     async def send(seconds: float) -> None:
         await attempts.traffic.count(asyncio.sleep(60))
 
