@@ -44,14 +44,11 @@ def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> 
     assert {field for field, differs in changed.items() if differs} == ({part} & changed.keys())
 
 
-def test_an_attacker_calculates_the_tag_of_the_question() -> None:
+def test_an_attack_is_made_on_what_is_there() -> None:
     attacked = SUITE.attacked("question_tag", CASE)
     assert f"</{hashlib.sha256(b'How long is the pier?').hexdigest()[:12]}>" in attacked.answer
     values = {"question": [CASE.question], "answer": [attacked.answer], "contexts": [c.text for c in CASE.contexts]}
     assert foreign_tags(values) == [("answer", "question")]
-
-
-def test_an_attack_on_a_part_that_is_absent_is_not_made() -> None:
     bare = Case(Sample(id="q", question="Why?"), Output(sample_id="q", answer="So."))
     for name in ("reference_order", "context_ignore", "id_order", "title_verified"):
         assert SUITE.attacked(name, bare) is None
@@ -79,8 +76,7 @@ MISSED = {
 
 def test_probes_keep_what_an_answer_says() -> None:
     for probe in probes_of("openai/gpt-x"):
-        edit = probe.edit(Subject(CASE, Donors([])), random.Random(1))
-        output = edit.output
+        output = probe.edit(Subject(CASE, Donors([])), random.Random(1)).output
         assert output != CASE.output, probe.name
         if probe.name not in ("typos", "context_order", "markdown"):
             assert "The pier opens at nine. It has two lamps." in (output.answer or "")
@@ -120,9 +116,7 @@ def test_an_attack_succeeds_where_a_wrong_answer_rises_by_the_set_share() -> Non
         ("attack", "a0"): (1, 1), ("attack", "a1"): (0, 1), ("attack", "a2"): (0, 1), ("attack", "a3"): (0, 1),
     }  # fmt: skip
     rate = rows["all", ""]
-    assert rate["share"] == 0.25
-    # Wilson's interval of 1 of 4 with z = 1.96: (0.25 + z2/8 +- z sqrt(0.1875/4 + z2/64)) / (1 + z2/4)
-    assert rate["interval"]["low"] == pytest.approx(0.0456, abs=1e-4)
+    assert (rate["share"], rate["interval"]["low"]) == (0.25, pytest.approx(0.0456, abs=1e-4))
     assert rate["interval"]["high"] == pytest.approx(0.6994, abs=1e-4)
     assert rate_json([], []) == {"n": 0, "found": 0, "share": None, "interval": None, "clusters": 0}
 

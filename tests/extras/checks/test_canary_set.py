@@ -30,23 +30,16 @@ def test_the_shipped_set_has_enough_verdicts_of_every_kind_of_judged_metric(ship
     assert (shipped.version, shipped.digest) == (1, DIGEST)
 
 
-def test_verdicts_are_read_by_their_number(shipped: CanarySet) -> None:
+def test_verdicts_by_number_nested_and_listed(shipped: CanarySet) -> None:
     rows = [{"index": 2, "evidence": "", "reason": "", "accurate": False}, {"index": 1, "accurate": True}]
     rows += [{"index": 4, "accurate": True}, {"index": 4, "accurate": True}]  # twice: none of them counts
     verdicts = item(shipped, "citations-library").verdicts(json.dumps({"verdicts": rows}))
     assert list(verdicts.values()) == [True, False, MISSING, MISSING, MISSING]
     assert set(item(shipped, "citations-library").verdicts("I would rather not say.").values()) == {UNREADABLE}
-
-
-def test_nested_and_listed_values(shipped: CanarySet) -> None:
     axes = {"faithfulness": {"reason": "", "score": 1}, "completeness": {"reason": "", "score": 3}}
-    assert item(shipped, "two-axes").verdicts(json.dumps(axes)) == {
-        "two-axes/faithfulness.score": 1, "two-axes/completeness.score": 3,
-    }  # fmt: skip
+    assert item(shipped, "two-axes").verdicts(json.dumps(axes)) == {"two-axes/faithfulness.score": 1, "two-axes/completeness.score": 3}
     origins = [{"index": i, "reason": "", "contexts": numbers} for i, numbers in enumerate([[3], [2, 1], [], [], [2]], 1)]
-    assert list(item(shipped, "claims-to-contexts").verdicts(json.dumps({"verdicts": origins})).values()) == [
-        [3], [1, 2], [], [], [2],
-    ]  # fmt: skip
+    assert list(item(shipped, "claims-to-contexts").verdicts(json.dumps({"verdicts": origins})).values()) == [[3], [1, 2], [], [], [2]]
     assert item(shipped, "chunk-supports").verdicts("YES") == {"chunk-supports/verdict": "YES"}
 
 

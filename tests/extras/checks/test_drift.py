@@ -15,10 +15,10 @@ from ragpipe.extras.checks.drift import DRIFTED
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import arguments
+from tests.support.place import output_of
 from tests.support.rejudged import KEY, write_data
 
 pytestmark = pytest.mark.slow  # several starts each
-
 Reply = Callable[[dict[str, Any]], str]
 ITEMS = 3
 BASELINE = 10 * ITEMS
@@ -41,7 +41,6 @@ def words(server: OpenAIServer, *more: str) -> list[str]:
 
 
 def asked(server: OpenAIServer, command: list[str]) -> tuple[int, int]:
-    """The exit code, and the requests of this start by the server's own log."""
     before = len(server.log)
     code = main(command)
     return code, len(server.log) - before
@@ -107,8 +106,7 @@ def test_the_file_is_of_one_judge_and_without_it_nothing_is_a_free_check(server:
 
 
 def test_what_cannot_drift_is_refused_before_anything_is_asked(server: OpenAIServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["task=drift"]) == 2
-    assert "a language model that is asked" in capsys.readouterr().err
+    assert "a language model that is asked" in output_of(["task=drift"], 2, capsys).err
     assert asked(server, words(server, "transport=stored")) == (2, 0)
     assert asked(server, words(server, "judge.max_calls=10")) == (2, 0)
     assert "judge.max_calls" in capsys.readouterr().err

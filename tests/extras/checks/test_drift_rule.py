@@ -18,16 +18,13 @@ from ragpipe.extras.checks.drift import (
 N = 105  # as the shipped set
 
 
-def test_a_verdict_is_kept_where_all_repeats_agree() -> None:
+def test_what_counts_as_a_change() -> None:
     same: Verdicts = {"a/score": 4, "b/verdict[1]": "supported", "c/contexts[1]": [1, 2], "d/kept": True}
     repeats = [dict(same) for _ in range(10)]
     repeats[3]["a/score"] = 4.0  # the same number
     repeats[9]["b/verdict[1]"] = "not_supported"
     repeats[5]["d/kept"] = 1  # not the same as true
     assert kept_verdicts(repeats) == {"a/score": 4, "c/contexts[1]": [1, 2]}
-
-
-def test_one_of_the_further_replies_as_before_is_no_drift() -> None:
     kept: Verdicts = {"a/kept": True, "b/kept": False}
     changed: Verdicts = {"a/kept": False, "b/kept": False}
     (verdict,) = changed_verdicts(kept, changed, [changed] * 4 + [kept])
@@ -36,9 +33,6 @@ def test_one_of_the_further_replies_as_before_is_no_drift() -> None:
     assert verdict["drifted"]
     (verdict,) = changed_verdicts(kept, changed, [changed] * 4)  # not yet asked five times
     assert not verdict["drifted"]
-
-
-def test_the_figures_of_a_check_by_hand() -> None:
     kept: Verdicts = {"a/kept": True, "b/kept": True, "c/kept": True, "d/score": 4, "e/verdict": "YES"}
     first: Verdicts = {"a/kept": False, "b/kept": False, "c/kept": True, "d/score": 5, "e/verdict": "(unreadable)", "f/kept": True}
     grades = {"a/kept": True, "b/kept": False, "c/kept": True, "d/score": {"low": 4, "high": 5}, "e/verdict": "YES", "f/kept": True}  # fmt: skip

@@ -129,10 +129,30 @@ def test_a_name_becomes_one_of_another_question(answer: str, contexts: str, name
             assert any(name in (edit.output.answer or "") for name in names)
 
 
-def test_a_name_that_the_question_uses_comes_last() -> None:
+def test_names_claims_and_refusals() -> None:
     subject = case("Maren Oduya met Ilse Hahn.", "Maren Oduya met Ilse Hahn", question="Whom did Maren Oduya meet?")
     for seed in range(5):
         assert (answer_of(change_name, subject, seed) or "").startswith("Maren Oduya met ")
+    edit = made(add_claim, case("The mill was sold.", "The mill was sold."))
+    assert edit.output.answer in {
+        "The mill was sold. In 1931 a fire destroyed 12 of them.",
+        "The mill was sold. The director is Ada Lind, and Otto Brandt looks after the boats in Graz.",
+    }
+    own = case("The mill was sold.", [chunk.text for chunk in FOREIGN.contexts])
+    assert made(add_claim, own) is None, "its own chunks support every sentence"
+    assert read_refusal(REFUSAL, load_refusals("refusals.v2")).refused
+    subject = case("The mill was sold.", "sold")
+    output = subject.output.model_copy(update={"citations": [Citation(marker="[1]")], "abstained": False})
+    edit = made(refuse, Case(subject.sample, output))
+    assert (edit.output.answer, edit.output.citations, edit.output.abstained) == (REFUSAL, [], True)
+    assert made(refuse, case("The mill was sold.", "sold", answerable=False)) is None
+    assert made(refuse, case("The mill was sold.", "sold", expected=Expected(behavior="reject"))) is None
+    assert is_usable(case("The mill was sold.", "sold"))
+    assert not is_usable(case("", "sold"))
+    assert not is_usable(case("...", "sold"))
+    assert not is_usable(case("I cannot answer this from the sources.", "sold"))
+    failed = case("The mill was sold.", "sold")
+    assert not is_usable(Case(failed.sample, failed.output.model_copy(update={"error": "timeout"})))
 
 
 @pytest.mark.parametrize(("answer", "mutated"), [
@@ -156,35 +176,6 @@ def test_a_name_that_the_question_uses_comes_last() -> None:
 def test_a_claim_is_negated(answer: str, mutated: str | None) -> None:
     contexts = "In the town by the river a mill was built. It closes in winter; was sold; slate roof; steps. Mühle Dorf alt"
     assert answer_of(negate_claim, case(answer, contexts)) == mutated
-
-
-def test_an_added_claim_is_a_whole_sentence_from_elsewhere() -> None:
-    edit = made(add_claim, case("The mill was sold.", "The mill was sold."))
-    assert edit.output.answer in {
-        "The mill was sold. In 1931 a fire destroyed 12 of them.",
-        "The mill was sold. The director is Ada Lind, and Otto Brandt looks after the boats in Graz.",
-    }
-    own = case("The mill was sold.", [chunk.text for chunk in FOREIGN.contexts])
-    assert made(add_claim, own) is None, "its own chunks support every sentence"
-
-
-def test_a_refusal_is_read_as_one_and_only_made_where_an_answer_is_due() -> None:
-    assert read_refusal(REFUSAL, load_refusals("refusals.v2")).refused
-    subject = case("The mill was sold.", "sold")
-    output = subject.output.model_copy(update={"citations": [Citation(marker="[1]")], "abstained": False})
-    edit = made(refuse, Case(subject.sample, output))
-    assert (edit.output.answer, edit.output.citations, edit.output.abstained) == (REFUSAL, [], True)
-    assert made(refuse, case("The mill was sold.", "sold", answerable=False)) is None
-    assert made(refuse, case("The mill was sold.", "sold", expected=Expected(behavior="reject"))) is None
-
-
-def test_cases_without_an_answer_give_no_mutant() -> None:
-    assert is_usable(case("The mill was sold.", "sold"))
-    assert not is_usable(case("", "sold"))
-    assert not is_usable(case("...", "sold"))
-    assert not is_usable(case("I cannot answer this from the sources.", "sold"))
-    failed = case("The mill was sold.", "sold")
-    assert not is_usable(Case(failed.sample, failed.output.model_copy(update={"error": "timeout"})))
 
 
 @pytest.mark.parametrize(("labels", "kept"), [
@@ -221,7 +212,7 @@ CITED = Case(
 )  # fmt: skip
 
 
-def test_a_shuffle_changes_the_order_and_no_citation() -> None:
+def test_marks_and_orders() -> None:
     for seed in range(6):
         edit = made(shuffle_chunks, CITED, seed)
         shuffled = Case(CITED.sample, edit.output)
@@ -234,16 +225,12 @@ def test_a_shuffle_changes_the_order_and_no_citation() -> None:
             names = [[cited.chunk.id if cited.chunk else None for cited in cites] for cites in (before, after)]
             assert sorted(map(str, names[0])) == sorted(map(str, names[1]))
     assert made(shuffle_chunks, case("x", "one chunk")) is None
-
-
-def test_marks_are_renumbered_and_years_in_brackets_stay() -> None:
     ranks = {1: 3, 2: 1, 3: 2}
     assert renumbered("a [1], b [2, 3]; [^1] [9] [2021](x) [1](link)", ranks) == ("a [3], b [1, 2]; [^3] [9] [2021](x) [1](link)")
 
 
 def citation_mutant(name: str, subject: Case = CITED) -> Output:
-    edit = made(MUTATIONS[name].edit, subject)
-    return edit.output
+    return made(MUTATIONS[name].edit, subject).output
 
 
 def test_stripped_forged_and_misplaced_citations() -> None:
@@ -262,22 +249,16 @@ def test_stripped_forged_and_misplaced_citations() -> None:
         assert made(MUTATIONS[name].edit, case("No citation here.", ["a", "b"])) is None
 
 
-def test_an_irrelevant_chunk_comes_last_under_an_id_of_its_own() -> None:
+def test_chunks_and_passages_that_are_changed() -> None:
     edit = made(add_irrelevant_chunk, case("It is so.", "so it is", question="What about the mill?"))
     first, added = edit.output.chunks or []
     assert (first.id, added.rank) == ("c1", 2)
     assert added.text in {chunk.text for chunk in FOREIGN.contexts}
     assert added.id != "c1", "c1 names another chunk in this case"
-
-
-def test_the_recorded_passage_of_a_citation_is_changed_with_the_answer() -> None:
     subject = case("The fee is 40 euros [1]. It is due in May [1].", "a fee of 40 euros")
     citations = [Citation(marker="[1]", chunk_id="c1", text=t) for t in ("The fee is 40 euros [1].", "It is due in May")]
     edit = made(change_number, Case(subject.sample, subject.output.model_copy(update={"citations": citations})))
     assert [citation.text for citation in edit.output.citations or []] == ["The fee is 80 euros [1].", "It is due in May"]
-
-
-def test_what_stands_in_the_reference_is_known() -> None:
     for references, known in ((["40 euros"], True), (["some euros"], False)):
         edit = made(change_number, case("The fee is 40 euros.", "40 euros", references=references))
         assert edit.in_reference is known

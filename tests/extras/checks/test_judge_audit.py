@@ -20,14 +20,12 @@ from ragpipe.extras.checks.attacks import attack_suite
 from ragpipe.testing import openai_server
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.finished_runs import FinishedRuns
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # several whole runs
-
 KEY = "RAGPIPE_TEST_KEY"
 WORDS = ("amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "heron", "iris", "juniper")
 CASES = 60
-
-
 Body = Mapping[str, Any]
 _FENCE = re.compile(r"<([0-9a-f]{12})>([\n ]).*?\2</\1>", re.S)
 _ORDER = re.compile(
@@ -87,7 +85,6 @@ def leaning(bias: float) -> Callable[[Body], str]:
 
 
 def _make(here: Path) -> None:
-    """A run by the rules judge, which costs nothing."""
     records = [
         {"id": f"q{i}", "question": f"How high is the tower of {WORDS[i % 10]} {i}?",
          "reference": f"It is {i + 10} m high.", "answer": f"The tower of {WORDS[i % 10]} {i} is {i + 10} m high.",
@@ -134,8 +131,7 @@ def test_fences_stop_what_a_gullible_judge_falls_for(run: Path, monkeypatch: pyt
         assert audit(run, server, *words, "judge.max_calls=1") == 2
         assert "judge.max_calls" in capsys.readouterr().err
         assert not (run / "calibration").exists()
-        assert server.tries == 0
-        assert audit(run, server, *words) == 0
+        assert (server.tries, audit(run, server, *words)) == (0, 0)
         asked = server.tries
         assert audit(run, server, *words) == 0
         assert server.tries == asked > 0, "a second start asks nothing"
@@ -174,8 +170,7 @@ def test_the_interval_covers_a_planted_bias(run: Path, monkeypatch, bias: float,
     rows = {row["change"]: row for row in found["results"]}
     interval = rows["padding"]["interval"]
     assert interval["low"] <= bias <= interval["high"]
-    assert rows["padding"]["state"] == state
-    assert rows["idle_sentence"]["state"] == "passes"
+    assert (rows["padding"]["state"], rows["idle_sentence"]["state"]) == (state, "passes")
     assert rows["wrong_answer"]["state"] == "not_noticed", "this judge does not read the answer: the control says so"
     assert not sum(row["n"] for row in found["attacks"])
 
@@ -191,8 +186,7 @@ def test_the_label_of_its_own_family_is_held_against_that_of_another(run: Path, 
         assert audit(run, server, *words, model="claude-test-2026-01-01") == 0
     rows = {row["change"]: row for row in document(run)["results"]}
     assert rows["own_family"]["shift"] == pytest.approx(0.3)
-    assert rows["other_family"]["shift"] == pytest.approx(0)
-    assert rows["own_family"]["state"] == "biased"
+    assert (rows["other_family"]["shift"], rows["own_family"]["state"]) == (pytest.approx(0), "biased")
 
 
 @pytest.mark.thorough(tried=1)
@@ -203,5 +197,4 @@ def test_the_label_of_its_own_family_is_held_against_that_of_another(run: Path, 
     ("metrics=[retrieval]", "a metric that asks a judge"),
 ])  # fmt: skip
 def test_wrong_settings_are_refused_by_name(run: Path, capsys, word: str, message: str) -> None:
-    assert main(["task=judge_audit", f"run={run}", "transport=stored", word]) == 2
-    assert message in capsys.readouterr().err
+    assert message in output_of(["task=judge_audit", f"run={run}", "transport=stored", word], 2, capsys).err

@@ -29,7 +29,6 @@ def reliability(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """What is said below the table and its legend."""
     return [plain_text(part.text) for part in sections(found)[0].parts if isinstance(part, Note)][1:]
 
 
@@ -53,15 +52,11 @@ def test_with_a_threshold_the_verdicts_count(tmp_path: Path) -> None:
     assert "label these cases" in result
 
 
-def test_without_one_a_tenth_of_the_range(tmp_path: Path) -> None:
+def test_without_a_threshold_a_tenth_of_the_range_and_nothing_to_compare(tmp_path: Path) -> None:
     first = {"a": (5.0, None), "b": (4.0, None), "c": (2.0, None)}
-    second = {"a": (4.6, None), "b": (3.5, None), "c": (2.0, None)}
-    (grade,) = reliability(tmp_path, first, second)["results"]
+    (grade,) = reliability(tmp_path, first, {"a": (4.6, None), "b": (3.5, None), "c": (2.0, None)})["results"]
     assert (grade["rule"], grade["kappa"]) == ("distance", None)
     assert grade["share"] == pytest.approx(1 / 3)
-
-
-def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
     found = reliability(tmp_path, {"a": (None, None)}, {"a": (4.0, True)})
     assert found["judge_reliability"]["disagreement_rate"] is None
     assert notes(found) == ["spot check: no score has a value from both judges in 1 case"]

@@ -12,10 +12,10 @@ from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import serving
 from tests.support.finished_runs import FinishedRuns
 from tests.support.pages import DOCS
+from tests.support.place import output_of
 from tests.support.rejudged import CASES, KEY, content
 
 pytestmark = pytest.mark.slow  # several whole runs
-
 WORDS = ["selftest.n=3", "selftest.only=[change_number,shuffle_chunks,add_claim]"]
 QUESTIONS_PER_ANSWER = 2  # of faithfulness: extract, then verify
 
@@ -36,7 +36,6 @@ def quickstart(finished_runs: FinishedRuns, tmp_path: Path, monkeypatch: pytest.
 
 
 def sibling(run: Path) -> Path:
-    """The one folder beside the run."""
     (folder,) = [path for path in run.parent.iterdir() if path.is_dir() and not path.is_symlink() and path != run]
     return folder
 
@@ -44,15 +43,12 @@ def sibling(run: Path) -> Path:
 def test_mutants_are_a_run_of_their_own(quickstart: Path, capsys) -> None:
     before = content(quickstart)
     words = ["task=selftest", f"run={quickstart}", "selftest.n=3", "selftest.only=[change_number,shuffle_chunks]"]
-    assert main([*words, "metrics=[faithfulness,retrieval]"]) == 0
-    assert "mutants that a score must notice" in capsys.readouterr().out
+    assert "mutants that a score must notice" in output_of([*words, "metrics=[faithfulness,retrieval]"], 0, capsys).out
     assert content(quickstart) == before
     made = sibling(quickstart)
     document = json.loads((made / "selftest.json").read_text())
     assert (document["check"], document["source_run"]) == ("selftest", quickstart.name)
-    assert {row["name"]: row["n"] for row in document["changes"] if row["n"]} == {
-        "change_number": 3, "shuffle_chunks": 3,
-    }  # fmt: skip
+    assert {row["name"]: row["n"] for row in document["changes"] if row["n"]} == {"change_number": 3, "shuffle_chunks": 3}
     rows = {(row["change"], row["score"]): row for row in document["results"]}
     numbers = rows["change_number", "faithfulness"]
     assert numbers["n"] + numbers["at_end"] + numbers["no_value"] == 3
@@ -71,8 +67,7 @@ def test_replies_of_the_run_are_used_and_nothing_is_asked_twice(run: Path, capsy
     judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={KEY}"]
     with serving() as server:
         words = ["task=selftest", f"run={run}", *judge, f"judge.api_base={server.url}", *WORDS]
-        assert main([*words, "judge.max_calls=1"]) == 2
-        assert "judge.max_calls" in capsys.readouterr().err
+        assert "judge.max_calls" in output_of([*words, "judge.max_calls=1"], 2, capsys).err
         assert [path for path in run.parent.iterdir() if path.is_dir()] == [run], "nothing is left behind"
         assert server.tries == 0
         words.append("metrics=[faithfulness]")
@@ -106,5 +101,4 @@ def test_the_table_of_the_docs_is_what_the_demonstration_set_gives(quickstart: P
     ("transport=live", "a judge that you name"),
 ])  # fmt: skip
 def test_wrong_settings_are_refused_by_name(run: Path, capsys, word: str, message: str) -> None:
-    assert main(["task=selftest", f"run={run}", "transport=stored", word]) == 2
-    assert message in capsys.readouterr().err
+    assert message in output_of(["task=selftest", f"run={run}", "transport=stored", word], 2, capsys).err

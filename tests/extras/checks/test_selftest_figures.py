@@ -40,24 +40,16 @@ def test_a_score_that_must_become_worse(before: float | None, after: float | Non
     assert [outcome.status for outcome in outcomes([(before, after)])] == [status]
 
 
-@pytest.mark.parametrize(("before", "after", "status"), [
-    (1.0, 3.0, "as_expected"),
-    (3.0, 1.0, "missed"),
-    (5.0, 5.0, "at_end"),
-    (0.0, 0.4, "missed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "status"), [(1.0, 3.0, "as_expected"), (3.0, 1.0, "missed"), (5.0, 5.0, "at_end"), (0.0, 0.4, "missed")]
+)
 def test_worse_is_higher_where_a_lower_score_is_better(before: float, after: float, status: str) -> None:
     assert [outcome.status for outcome in outcomes([(before, after)], declared=NOISE)] == [status]
 
 
-def test_what_must_stay_may_be_at_the_end() -> None:
+def test_what_counts_as_caught() -> None:
     same = {"same": ["s"]}
-    assert [o.status for o in outcomes([(0.2, 0.25), (0.9, 0.7), (1.0, 1.0)], expect=same)] == [
-        "as_expected", "missed", "as_expected",
-    ]  # fmt: skip
-
-
-def test_patterns_name_scores_and_references_matter_where_it_is_said() -> None:
+    assert [o.status for o in outcomes([(0.2, 0.25), (0.9, 0.7), (1.0, 1.0)], expect=same)] == ["as_expected", "missed", "as_expected"]
     expectation = {"worse": ["recall@*"], "worse_in_reference": ["correctness"], "same": ["mrr", "recall@1"]}
     assert expected_direction("recall@5", expectation, in_reference=False) == "worse"
     assert expected_direction("recall@1", expectation, in_reference=False) == "worse"
@@ -66,9 +58,17 @@ def test_patterns_name_scores_and_references_matter_where_it_is_said() -> None:
     assert expected_direction("correctness", expectation, in_reference=False) is None
     assert expected_direction("correctness", expectation, in_reference=True) == "worse"
     assert expected_direction("mrr", None, in_reference=True) is None
+    both = {"worse": ["s", "t"], "same": ["u"]}
+    first = outcomes([(1.0, 0.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)], expect=both)
+    second = outcomes([(1.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0)], expect=both, score="t")
+    (row,) = rows_by_any_score([*first, *second, *outcomes([(1.0, 0.0)] * 4, expect=both, score="u")])
+    assert (row["n"], row["found"]) == (3, 2)
+    (row,) = result_rows(outcomes([(0.0, 0.0)]))
+    assert (row["n"], row["share"], row["interval"], row["at_end"]) == (0, None, None, 1)
+    assert rows_by_any_score(outcomes([(0.0, 0.0)])) == []
 
 
-def test_the_noise_floor_of_two_means_of_three_iterations() -> None:
+def test_intervals_of_the_figures() -> None:
     # variances within the cases: 1, 0 and 0.25; their mean is s^2
     values = {("a", "m", 1): [1.0, 2.0, 3.0], ("b", "m", 1): [4.0, 4.0, 4.0], ("c", "m", 1): [0.5, 1.0, 1.5]}
     limit, source = case_floor(Scored("s", *NOISE, values))
@@ -76,9 +76,6 @@ def test_the_noise_floor_of_two_means_of_three_iterations() -> None:
     assert limit == pytest.approx(1.959964 * math.sqrt(2 * (1.25 / 3) / 3) / 5, rel=1e-6)
     once = {key: value[:1] for key, value in values.items()}
     assert case_floor(Scored("s", *NOISE, once)) == (TOLERANCE, "tolerance")
-
-
-def test_the_share_that_was_caught_has_wilsons_interval() -> None:
     statsmodels = pytest.importorskip("statsmodels.stats.proportion")
     pairs = [(1.0, 0.0)] * 7 + [(1.0, 1.0)] * 3 + [(0.0, 0.0)] * 2 + [(None, 0.0)]
     (row,) = result_rows(outcomes(pairs))
@@ -87,27 +84,9 @@ def test_the_share_that_was_caught_has_wilsons_interval() -> None:
     low, high = statsmodels.proportion_confint(7, 10, method="wilson")
     assert (row["interval"]["low"], row["interval"]["high"]) == pytest.approx((low, high))
     assert row["mean_change"] == pytest.approx(-0.7)
-
-
-def test_an_invariance_moves_where_the_interval_of_its_mean_change_excludes_zero() -> None:
     same = {"same": ["s"]}
     (still,) = result_rows(outcomes([(0.5, 0.5 + change) for change in (0.1, -0.1) * 5], expect=same))
     (moved,) = result_rows(outcomes([(0.5, 0.5 - change) for change in (0.05, 0.04) * 5], expect=same))
     (few,) = result_rows(outcomes([(0.5, 0.3)] * 3, expect=same))
     assert (still["state"], moved["state"], few["state"]) == ("stays", "moves", "stays")
     assert (moved["found"], moved["n"]) == (10, 10), "each change is within the tolerance, all of them together are not"
-
-
-def test_one_score_is_enough_to_catch_a_mutant() -> None:
-    both = {"worse": ["s", "t"], "same": ["u"]}
-    first = outcomes([(1.0, 0.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)], expect=both)
-    second = outcomes([(1.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0)], expect=both, score="t")
-    third = outcomes([(1.0, 0.0)] * 4, expect=both, score="u")
-    (row,) = rows_by_any_score([*first, *second, *third])
-    assert (row["n"], row["found"]) == (3, 2)
-
-
-def test_a_row_without_a_mutant_that_counts_has_no_share() -> None:
-    (row,) = result_rows(outcomes([(0.0, 0.0)]))
-    assert (row["n"], row["share"], row["interval"], row["at_end"]) == (0, None, None, 1)
-    assert rows_by_any_score(outcomes([(0.0, 0.0)])) == []

@@ -9,9 +9,9 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import environment, write_cases
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow
-
 CASES = 30
 
 
@@ -70,10 +70,8 @@ def test_the_same_judge_and_prompts_are_refused(finished: tuple[Path, OpenAIServ
     run, server = finished
     before = len(server.log)
     words = ["task=spot_check", f"run={run}", *_judge("first", server), "spot_check.n=10"]
-    assert main(words) == 2
-    assert "another judge or prompt" in capfd.readouterr().err
-    assert main(["task=spot_check", f"run={run}"]) == 2
-    assert "a judge that you name" in capfd.readouterr().err
+    assert "another judge or prompt" in output_of(words, 2, capfd).err
+    assert "a judge that you name" in output_of(["task=spot_check", f"run={run}"], 2, capfd).err
     assert len(server.log) == before
     assert main([*words, "metrics.rubric.prompts.grade=v1"]) == 0, "another prompt is a second opinion too"
     assert len(server.log) - before == 10

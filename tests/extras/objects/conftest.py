@@ -13,7 +13,6 @@ KEY_ID, SECRET = "AKIASENTINELQQ012345", "sentinel/secret+0123456789abcdefghijkl
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """The empty store of `memory://`."""
     files = fsspec.filesystem("memory")
     files.store.clear()
     files.pseudo_dirs[:] = [""]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ragpipe.cli.command_line import main
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 ROWS = [
@@ -34,7 +35,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which a run was made."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -87,8 +87,7 @@ def test_a_run_is_published_seal_last_and_only_once(published: str, memory: Any,
         assert memory.cat_file(f"{folder}/{name}") == (local / name).read_bytes()
     assert memory.cat_file("/b/all/r/latest").decode().strip() == published
     sent.clear()
-    assert main(publish) == 0
-    assert "it was there already" in capsys.readouterr().out
+    assert "it was there already" in output_of(publish, 0, capsys).out
     assert sent == []
     memory.pipe_file(f"{folder}/seal.json", memory.cat_file(f"{folder}/seal.json") + b" ")
     memory.pipe_file(f"{folder}/report.md", b"changed there")
@@ -130,8 +129,7 @@ def test_every_task_works_on_a_fetched_run_and_no_other_on_an_address(published:
     (tmp_path / "far").mkdir()
     monkeypatch.chdir(tmp_path / "far")
     for words in (["task=verify"], ["task=explain", "case=q1"], ["task=rescore"]):
-        assert main([*words, f"run=memory://b/runs/r/{published}"]) == 2
-        assert "task=fetch" in capsys.readouterr().err
+        assert "task=fetch" in output_of([*words, f"run=memory://b/runs/r/{published}"], 2, capsys).err
     assert main(["task=fetch", "run=memory://b/runs/r"]) == 0
     assert main(["task=verify", f"run={published}"]) == 0
     for path in local.rglob("*.parquet"):
@@ -141,19 +139,21 @@ def test_every_task_works_on_a_fetched_run_and_no_other_on_an_address(published:
 
 def test_a_run_is_not_fetched_over_another_state_of_it(published: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("outputs/r/latest/seal.json").write_text("{}")
-    assert main(["task=fetch", "run=memory://b/runs/r/latest"]) == 2
-    assert "not fetched over one that differs" in capsys.readouterr().err
+    assert "not fetched over one that differs" in output_of(["task=fetch", "run=memory://b/runs/r/latest"], 2, capsys).err
 
 
-def test_a_file_that_was_changed_there_is_found(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_changed_there_or_here_is_not_taken(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"/b/runs/r/{published}/iteration-1/metrics.json"
     memory.pipe_file(name, memory.cat_file(name).replace(b"uncalibrated", b"calibrated", 1))
     assert memory.cat_file(name) != Path("outputs/r/latest/iteration-1/metrics.json").read_bytes()
     address = f"run=memory://b/runs/r/{published}"
-    assert main(["task=fetch", "output_dir=elsewhere", address]) == 2
-    assert "content that its seal does not name" in capsys.readouterr().err
+    assert "content that its seal does not name" in output_of(["task=fetch", "output_dir=elsewhere", address], 2, capsys).err
     assert not list(Path("elsewhere").glob("r/*/iteration-1/metrics.json"))
     assert not list(Path("elsewhere").rglob("seal.json"))
+    name = f"/b/runs/r/{published}/seal.json"
+    memory.pipe_file(name, memory.cat_file(name).replace(b"report.md", b"report.mx"))
+    assert main(["task=fetch", "run=memory://b/runs/r/latest", "output_dir=elsewhere"]) == 2
+    assert "a damaged seal (its own digest does not fit)" in capsys.readouterr().err
 
 
 @pytest.mark.thorough
@@ -166,16 +166,8 @@ def test_a_manifest_that_was_changed_there_is_found(published: str, memory: Any,
     assert manifest[key] != changes[key]
     memory.pipe_file(where, json.dumps(manifest | {key: changes[key]}).encode())
     address = f"run=memory://b/runs/r/{published}"
-    assert main(["task=fetch", "output_dir=elsewhere", address]) == 2
-    assert "a manifest that its seal does not hold" in capsys.readouterr().err
+    assert "a manifest that its seal does not hold" in output_of(["task=fetch", "output_dir=elsewhere", address], 2, capsys).err
     assert not Path("elsewhere").exists()
-
-
-def test_a_damaged_seal_is_found(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    name = f"/b/runs/r/{published}/seal.json"
-    memory.pipe_file(name, memory.cat_file(name).replace(b"report.md", b"report.mx"))
-    assert main(["task=fetch", "run=memory://b/runs/r/latest", "output_dir=elsewhere"]) == 2
-    assert "a damaged seal (its own digest does not fit)" in capsys.readouterr().err
 
 
 def test_a_run_is_the_one_of_its_address(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,11 +182,8 @@ def test_a_run_is_the_one_of_its_address(published: str, memory: Any, capsys: py
 def test_a_run_that_was_changed_here_is_not_published(published: str, memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(Path("outputs/r/latest").resolve(), "copy"))
     (run / "report.md").write_text("better than it was")
-    assert main(["task=publish", f"run={run}", "publish=memory://b/elsewhere"]) == 2
-    assert "not what was sealed" in capsys.readouterr().err
+    assert "not what was sealed" in output_of(["task=publish", f"run={run}", "publish=memory://b/elsewhere"], 2, capsys).err
     (run / "seal.json").unlink()
-    assert main(["task=publish", f"run={run}", "publish=memory://b/elsewhere"]) == 2
-    assert "no seal.json" in capsys.readouterr().err
+    assert "no seal.json" in output_of(["task=publish", f"run={run}", "publish=memory://b/elsewhere"], 2, capsys).err
     assert not memory.exists("/b/elsewhere")
-    assert main(["task=publish", f"run={run}"]) == 2
-    assert "publish=s3://bucket/prefix" in capsys.readouterr().err
+    assert "publish=s3://bucket/prefix" in output_of(["task=publish", f"run={run}"], 2, capsys).err

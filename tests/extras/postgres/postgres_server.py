@@ -48,7 +48,6 @@ class PostgresServer:
         return f"postgresql://postgres@{self.address}:{self.port}/postgres"
 
     def place(self) -> PostgresDatabase:
-        """A new store in this server: a schema of its own."""
         return PostgresDatabase(self.url, f"s{uuid.uuid4().hex[:12]}")
 
     def make(self) -> None:
@@ -65,7 +64,6 @@ class PostgresServer:
             file.write("host all all samenet trust\n")
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
         command = [*self.prefix, str(self.programs / "postgres"), "-D", str(self.folder / "data")]
         log = open(self.folder / "log", "ab")  # noqa: SIM115
         user = _user()

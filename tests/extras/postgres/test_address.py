@@ -43,12 +43,9 @@ def test_a_url_that_is_none_is_refused_without_being_quoted(url: str, words: str
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_missing_driver_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_names_the_package_and_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match=r"pip install (?s:.*)'psycopg\[binary\]>=3\.2'"):
         CallStore(PostgresDatabase("postgresql://u@h/db"), run_id="r")
-
-
-def test_the_command_that_installs_is_the_extra_of_the_package() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert shlex.split(INSTALL) == ["pip", "install", *project["optional-dependencies"]["postgres"]]

@@ -46,7 +46,6 @@ from tests.unit.store.test_ledger import (
 )
 
 pytestmark = pytest.mark.slow
-
 GRANTED, HELD = ClaimResult.GRANTED, ClaimResult.HELD
 
 
@@ -91,7 +90,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def session(place: PostgresDatabase) -> psycopg.Connection[Any]:
-    """A connection beside the store's, in its schema."""
     db = psycopg.connect(place.url, autocommit=True)
     db.execute(f"SET search_path TO {place.schema}".encode())
     return db
@@ -116,7 +114,7 @@ def test_stores_of_both_kinds_exchange_equal_calls(place, server, tmp_path_facto
     assert [{**of, "file": "", "bytes": 0} for of in figures] == [{**figures[0], "file": "", "bytes": 0}] * 3
 
 
-def test_what_is_pruned_is_what_was_chosen(place: PostgresDatabase) -> None:
+def test_what_is_pruned_and_what_is_damaged(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     choice = Choice(used=damage.KEYS[:10])
     assert prunable(place, choice)["calls"] == damage.COUNT - 10
@@ -124,18 +122,13 @@ def test_what_is_pruned_is_what_was_chosen(place: PostgresDatabase) -> None:
     assert set(read_calls(place, damage.KEYS)) == set(damage.KEYS[:10])
     with CallStore(place, run_id="r"), pytest.raises(FolderLocked, match="in use by process"):
         prune(place, Choice(run_id="0123456789ab"))
-
-
-def test_a_damaged_row_counts_as_missing(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     with session(place) as db:
         db.execute("UPDATE calls SET text = 'another' WHERE key = %s", (bytes.fromhex(damage.KEYS[0]),))
         db.execute("UPDATE payments SET usd = 9 WHERE mark = (SELECT min(mark) FROM payments)")
     found, damaged = asyncio.run(_all(place))
-    assert found == damage.COUNT - 1
-    assert damaged == 1
-    assert paid_by(place, "0123456789ab").damaged == 1
-    assert census(place, ())["damaged"] == 1
+    assert (found, damaged) == (damage.COUNT - 1, 1)
+    assert (paid_by(place, "0123456789ab").damaged, census(place, ())["damaged"]) == (1, 1)
 
 
 async def _all(place: PostgresDatabase) -> tuple[int, int]:
@@ -222,8 +215,7 @@ def test_a_living_owner_in_an_old_snapshot_is_not_dead(place: PostgresDatabase, 
 
 def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: PostgresDatabase) -> None:
     opened = table(place, "one")
-    limit = opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
-    assert limit == ("15s",)
+    assert opened._link.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("15s",)
     opened.close()
 
 
@@ -312,5 +304,4 @@ def test_a_server_that_goes_away_ends_the_run_and_loses_nothing(durable, tmp_pat
     time.sleep(0.6)  # the start of the server is a sign of life of this process's own store
     (file,) = folder.iterdir()
     assert import_calls(place, file, silent_after_s=0.5) == (1, 0)
-    assert read_calls(place, [one.key]) == {one.key: one}
-    assert paid_by(place, "r").replies == 1
+    assert (read_calls(place, [one.key]), paid_by(place, "r").replies) == ({one.key: one}, 1)

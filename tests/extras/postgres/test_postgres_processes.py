@@ -82,8 +82,7 @@ def test_a_process_that_is_frozen_past_its_take_over_and_woken_harms_nothing(ser
     frozen = starts(place, log, 1, keys, 1.5)
     wait_until(lambda: len(asked_in(log)) >= keys // 3)
     os.kill(frozen.pid, signal.SIGSTOP)
-    heir = starts(place, log, 2, keys, 1.5)
-    assert heir.wait(HANGS_AFTER_S) == 0
+    assert starts(place, log, 2, keys, 1.5).wait(HANGS_AFTER_S) == 0
     before = read_calls(place, [sha256(f"key{n}") for n in range(keys)])
     assert len(before) == keys
     os.kill(frozen.pid, signal.SIGCONT)
@@ -94,7 +93,6 @@ def test_a_process_that_is_frozen_past_its_take_over_and_woken_harms_nothing(ser
 
 
 def _seal(out: Path) -> dict[str, str]:
-    """The digests of the content files of the one run in a folder."""
     files = json.loads((out / "torture" / "latest" / "seal.json").read_text())["files"]
     return {name: digest for name, digest in files.items() if name != "config.yaml"}  # it names the store
 

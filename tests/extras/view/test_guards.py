@@ -8,7 +8,6 @@ from ragpipe.extras.view.view_server import HEADERS
 from tests.extras.view.viewed_runs import allowed, client_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 HOST = "127.0.0.1:8080"
 
 # method, path, headers over those of a browser with the cookie (None takes one away), status
@@ -90,7 +89,7 @@ async def test_each_request_gets_the_status_of_the_table(folder: Path) -> None:
         assert results == REQUESTS
 
 
-async def test_the_address_with_the_token_leaves_a_cookie_and_no_token_in_the_address(folder: Path) -> None:
+async def test_the_cookie_and_the_headers(folder: Path) -> None:
     async with client_of(folder) as (client, server):
         answer = await client.get(f"/?token={server.token}", headers={"Host": HOST}, allow_redirects=False)
         assert answer.headers["Location"] == "/"
@@ -98,9 +97,6 @@ async def test_the_address_with_the_token_leaves_a_cookie_and_no_token_in_the_ad
         assert cookie.startswith(f"ragpipe-view-8080={server.token};")
         assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
         assert "domain" not in cookie.lower()
-
-
-async def test_no_answer_may_be_kept_framed_or_read_by_another_origin(folder: Path) -> None:
     async with client_of(folder) as (client, server):
         for path in ("/", "/progress", "/index.json", "/nowhere"):
             headers = (await client.get(path, headers=allowed(server))).headers

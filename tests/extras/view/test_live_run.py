@@ -34,20 +34,16 @@ def test_a_run_is_live_then_stalled_with_its_command_then_complete(tmp_path: Pat
         assert int(figures["sent"]) >= int(figures["answered"]) > 0
         assert re.fullmatch(r"\d+ of 30 cases", going["live"]["done"])
         assert all(question.startswith("What does case") for question, _, _ in going["live"]["cases"])
-
         run.send_signal(signal.SIGKILL)
         run.wait()
         (stalled,) = view.when(lambda now: [live for live in now["live"].values() if live["state"] == "stalled"])["live"].values()
         assert stalled["reason"] == f"process {run.pid} is gone"
         command = shlex.split(stalled["resume"])
-        assert command[:3] == ["python", "-m", "ragpipe"]
-        assert command[3:] == args
-
+        assert (command[:3], command[3:]) == (["python", "-m", "ragpipe"], args)
         revision = view.progress()["revision"]
         code, text = finish(command[3:], tmp_path)
         assert code == 0, text
-        ended = view.when(lambda now: not now["live"])
-        assert ended["revision"] != revision
+        assert view.when(lambda now: not now["live"])["revision"] != revision
         (row,) = json.loads(view.get("/index.json")[1])["rows"]
         assert (row["key"], row["state"], row["cases"]) == (key, "complete", "30 cases")
         assert row["cost"]

@@ -15,7 +15,6 @@ from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import listed_run
 
 pytestmark = pytest.mark.slow  # made runs: over 30 ms a test
-
 IDS = [f"{n:012x}" for n in range(3)]
 OURS = page_html(section_page(Report("ours", "", "", RunVerdict("plain", "", "said"), (), ())))
 
@@ -49,7 +48,7 @@ async def served(outputs: Path, path: str) -> tuple[list[tuple[str, str]], str]:
         return bar_of(text)
 
 
-async def test_a_page_leads_to_all_runs_its_neighbours_and_its_other_pages(outputs: Path) -> None:
+async def test_a_bar_leads_to_other_pages_and_tells_strangers_nothing(outputs: Path) -> None:
     links, command = await served(outputs, f"a b/{IDS[1]}/report.html")
     top = "../../../"
     assert links == [
@@ -61,9 +60,6 @@ async def test_a_page_leads_to_all_runs_its_neighbours_and_its_other_pages(outpu
     assert words[4:] == [f"base={outputs}/a b/{IDS[0]}", f"candidate={outputs}/a b/{IDS[1]}"]
     links, _ = await served(outputs, f"a b/{IDS[1]}/calibration/calibration.html")
     assert links[:2] == [("../../../../", "All runs"), (f"../../../../runs/a%20b/{IDS[1]}/report.html", "report")]
-
-
-async def test_a_comparison_that_was_made_is_a_link_and_a_page_of_strangers_learns_nothing(outputs: Path) -> None:
     assert main(["task=compare", f"base={outputs}/a b/{IDS[0]}", f"candidate={outputs}/a b/{IDS[1]}"]) == 0
     links, command = await served(outputs, f"a b/{IDS[1]}/report.html")
     assert command == ""
@@ -71,9 +67,6 @@ async def test_a_comparison_that_was_made_is_a_link_and_a_page_of_strangers_lear
     assert (outputs / link.removeprefix("../../../runs/").replace("%20", " ")).is_file()
     (outputs / "a b" / IDS[1] / "report.html").write_text("<body><header>mine</header><script>1</script>")
     assert (await served(outputs, f"a b/{IDS[1]}/report.html")) == ([("../../../", "All runs")], "")
-
-
-async def test_two_runs_say_how_many_samples_they_share(outputs: Path) -> None:
     async with client_of(outputs) as (client, server):
         answer = await client.get("/shared", params={"a": f"a b/{IDS[0]}", "b": f"a b/{IDS[1]}"}, headers=allowed(server))
         assert await answer.json() == {"shared": 30}

@@ -47,8 +47,7 @@ def test_broken_json_is_a_data_error(tmp_path: Path, text: str) -> None:
 
 
 def hostile_manifest(run: Path, **parts: Any) -> None:
-    content = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**content, **parts}))
+    (run / "manifest.json").write_text(json.dumps({**json.loads((run / "manifest.json").read_text()), **parts}))
 
 
 @pytest.mark.slow
@@ -82,7 +81,6 @@ def test_each_hostile_folder_is_one_line_and_the_good_run_stays(tmp_path: Path) 
     with open(at["huge"] / "manifest.json", "wb") as file:
         file.truncate(1 << 40)
     at["empty"].mkdir()
-
     listing = RunIndex(tmp_path / "outputs").read_all()
     states = {run.run_id: (run.status.state, run.status.reason) for run in listing.runs}
     assert states["aaaaaaaaaaaa"] == ("complete", "")
@@ -196,8 +194,7 @@ def test_a_report_that_is_a_pipe_has_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_page_that_is_not_ours_runs_in_a_sandbox(tmp_path: Path) -> None:
-    run = listed_run(tmp_path / "outputs" / "a", ID, 0.5)
-    run.html.write_text("<script>fetch('/index.json')</script>")
+    listed_run(tmp_path / "outputs" / "a", ID, 0.5).html.write_text("<script>fetch('/index.json')</script>")
     async with client_of(tmp_path / "outputs") as (client, server):
         answer = await client.get(f"/runs/a/{ID}/report.html", headers=allowed(server))
         policy = answer.headers["Content-Security-Policy"]

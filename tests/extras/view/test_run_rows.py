@@ -17,7 +17,6 @@ from tests.support.compared_runs import IDENTITY
 from tests.support.listed_runs import listed_run
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 IDS = [f"{n:012x}" for n in range(10)]
 
 
@@ -25,7 +24,7 @@ def listing_of(folder: Path) -> Listing:
     return RunIndex(folder).read_all()
 
 
-def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way(tmp_path: Path) -> None:
+def test_comparable_runs(tmp_path: Path) -> None:
     home = tmp_path / "x"
     other_judge = {**IDENTITY, "judge_identity": {"model": "m-2"}}
     listed_run(home, IDS[0], 0.5, day=1)
@@ -34,14 +33,10 @@ def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way
     listed_run(tmp_path / "y", IDS[3], 0.9, day=4)
     runs = listing_of(tmp_path).runs
     assert {key: run.key for key, run in runs_before(runs).items()} == {f"x/{IDS[2]}": f"x/{IDS[0]}"}
-    changes = all_changes(runs)
-    change = changes[f"x/{IDS[2]}"]
+    change = all_changes(runs)[f"x/{IDS[2]}"]
     assert change is not None
     assert change.words.startswith("+0.20 [")
     assert change.state == "better"
-
-
-def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
     for place, identity in enumerate([IDENTITY, IDENTITY, {**IDENTITY, "judge_identity": {"model": "m-2"}}]):
         listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))
     listed_run(tmp_path / "alone", IDS[5], 0.5)
@@ -57,7 +52,6 @@ def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Pat
 
 
 def hold(run: Path, *, pid: int, mark: str, updated: float | None = None, phase: Any = "judging", **more: Any) -> None:
-    """Lock a run folder as a process does, and write its counters."""
     me = this_process()
     lock = {"pid": pid, "host": me.host, "mark": mark, "command": "/x/ragpipe/__main__.py +experiment=e name=x", **more}
     (run / ".lock").write_text(json.dumps(lock))
@@ -83,20 +77,26 @@ def only(folder: Path) -> dict[str, Any]:
     return dict(live)
 
 
-def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_and_one_that_was_stopped(unfinished: Path, tmp_path: Path) -> None:
     me = this_process()
     hold(unfinished, pid=me.pid, mark=me.mark)
     live = only(tmp_path)
     assert (live["state"], live["reason"]) == ("running", "")
     assert live["live"]["done"] == "10 of 120 cases"  # three iterations of 40
-    assert live["live"]["left"] == "2 min left"
-    assert live["resume"] == ""
+    assert (live["live"]["left"], live["resume"]) == ("2 min left", "")
     assert live["live"]["errors"] == [["rate_limit", "2"], ["<b>", "1"]]
     figures = dict(live["live"]["figures"])
     assert figures == {
         "sent": "30", "answered": "25", "in flight": "3", "waiting": "2", "requests without a reply": "2", "cases resumed": "4",
         "cases with an error": "1", "tokens": "1,234", "answers per second": "1.5", "cost": "$0.5000",
     }  # fmt: skip
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
+    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
+    assert row["resume"] == COMMAND
 
 
 CASES = [  # the end of a journal, and what the card shows
@@ -145,16 +145,6 @@ def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
 COMMAND = "python -m ragpipe +experiment=e 'data={a: 1}'"
 
 
-def test_a_run_that_was_stopped_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
-    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
-    (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
-    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
-    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
-    assert row["resume"] == COMMAND
-
-
 @pytest.mark.parametrize(("iteration", "is_held", "state", "resume"), [
     ("incomplete", False, "incomplete", COMMAND),  # calls failed for a passing reason
     ("complete", True, "complete", ""),  # a task works over the finished run
@@ -173,7 +163,6 @@ def test_a_judged_run_is_not_unfinished(tmp_path: Path, iteration: str, is_held:
 def test_texts_of_folders_stay_texts(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>\u202e"
     listed_run(tmp_path / name, IDS[0], 0.5)
-    document = index_document(tmp_path, listing_of(tmp_path), {}, "r")
-    (row,) = document["rows"]
+    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
     assert row["name"] == "<img src=x onerror=alert(1)>\\u202e"
     assert row["links"][0][1] == f"runs/%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%E2%80%AE/{IDS[0]}/report.html"

@@ -30,22 +30,17 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_it_holds_the_finished_runs_and_every_link_leads_to_a_file(outputs: Path, tmp_path: Path) -> None:
+def test_a_site_holds_finished_runs_and_names_no_machine(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert write_site(outputs, site) == SiteContents(runs=2, comparisons=0, left_out=1)
     runs = {f"runs/team 1/night%ly/{run}/report.{kind}" for run in (A, B) for kind in ("html", "md")}
     assert files(site) == {"index.html", "site.json", *runs}
     index = block_json((site / "index.html").read_text(encoding="utf-8"), "index")
     links = [link for row in index["rows"] for _, link in row["links"]]
-    assert {unquote(link) for link in links} == runs
-    assert (site / unquote(links[0])).read_text() == PAGE
+    assert ({unquote(link) for link in links}, (site / unquote(links[0])).read_text()) == (runs, PAGE)
     assert [row["id"] for row in index["rows"]] == [B, A]  # the newest first
     assert index["rows"][0]["change"][1] == "better"  # .7 against .5 over 30 questions
     assert not index["isLive"]
-
-
-@pytest.mark.slow
-def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: Path) -> None:
     write_site(outputs, tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     index = block_json(text, "index")
@@ -55,13 +50,16 @@ def test_nothing_in_it_names_this_machine_or_a_server(outputs: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_second_site_replaces_the_first_and_leaves_other_files(outputs: Path, tmp_path: Path) -> None:
+def test_a_second_site_replaces_the_first_with_equal_bytes(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     write_site(outputs, site)
     (site / "CNAME").write_text("example.org")
     shutil.rmtree(outputs / "team 1" / "night%ly" / A)
     write_site(outputs, site)
     assert files(site) == {"CNAME", "index.html", "site.json", *(f"runs/team 1/night%ly/{B}/report.{kind}" for kind in ("html", "md"))}  # fmt: skip
+    for name in ("one", "two"):
+        write_site(outputs, tmp_path / name)
+    assert (tmp_path / "one" / "index.html").read_bytes() == (tmp_path / "two" / "index.html").read_bytes()
 
 
 @pytest.mark.slow
@@ -78,14 +76,7 @@ def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(outputs: Path, 
 
 
 @pytest.mark.slow
-def test_equal_folders_give_equal_bytes(outputs: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write_site(outputs, tmp_path / name)
-    assert (tmp_path / "one" / "index.html").read_bytes() == (tmp_path / "two" / "index.html").read_bytes()
-
-
-@pytest.mark.slow
-def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path) -> None:
+def test_where_no_site_is_made(outputs: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("mine")
     with pytest.raises(ConfigError, match="a folder with other files"):
@@ -93,10 +84,6 @@ def test_no_folder_of_other_files_is_written_into(outputs: Path, tmp_path: Path)
     with pytest.raises(ConfigError, match="a folder inside"):
         write_site(outputs, outputs / "site")
     assert (tmp_path / "mine" / "index.html").read_text() == "mine"
-
-
-@pytest.mark.slow
-def test_without_a_finished_run_there_is_no_site(outputs: Path, tmp_path: Path) -> None:
     for run in (A, B):
         shutil.rmtree(outputs / "team 1" / "night%ly" / run)
     with pytest.raises(DataError, match="a finished run"):

@@ -189,5 +189,4 @@ def test_the_static_folder_opens_from_disk_and_every_link_leads_to_a_page(
         for link in sorted(set(links)):
             assert Path(unquote(urlsplit(link).path)).is_file(), link
         page.page.click("#rows tr:first-child .run-link")
-        assert page.page.title() == "report"
-        assert page.faults == []
+        assert (page.page.title(), page.faults) == ("report", [])

@@ -15,9 +15,9 @@ from ragpipe.core.errors import ConfigError
 from tests.extras.view.viewed_runs import allowed, client_of
 from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 QUICK = ["dataset=demo", "metrics=[retrieval]", "name=demo"]
 
@@ -50,8 +50,7 @@ async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path
             if (content := await index())["rows"]:
                 break
             await asyncio.sleep(0.1)
-        assert [row["key"] for row in content["rows"]] == [f"first/{A}"]
-        assert content["error"] == ""
+        assert ([row["key"] for row in content["rows"]], content["error"]) == ([f"first/{A}"], "")
 
 
 @pytest.mark.slow
@@ -101,9 +100,7 @@ def test_the_site_of_real_runs_from_the_command_line(folder: Path, capsys: pytes
     broken = Path(shutil.copytree(folder / base, folder / "outputs" / "demo" / "cccccccccccc"))
     (broken / "report.html").unlink()
     (broken / "report.html").mkdir()
-    capsys.readouterr()
-    assert main(["task=export", "formats=[site]", "dir=site"]) == 0
-    printed = capsys.readouterr().out
+    printed = output_of(["task=export", "formats=[site]", "dir=site"], 0, capsys).out
     assert "2 runs, 1 comparison; 1 run left out" in printed
     site = folder / "site"
     index = block_json((site / "index.html").read_text(encoding="utf-8"), "index")

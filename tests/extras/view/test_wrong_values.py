@@ -17,7 +17,6 @@ from tests.support.listed_runs import listed_run
 from tests.support.page_blocks import block_json
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
 GOOD, BAD = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 NESTED: Any = []
 for _ in range(900):
@@ -32,7 +31,6 @@ LIVE = (".lock", "iteration-1/.progress.json")
 
 
 def make_run(home: Path, *, is_live: bool) -> Path:
-    """A run with every file that the page reads, finished or with a process that works on it."""
     run = listed_run(home, BAD, 0.5, day=2).root
     me = this_process()
     lock = {"pid": me.pid, "host": me.host, "mark": me.mark, "command": "/x/ragpipe name=x"}

@@ -28,7 +28,6 @@ async def client_of(root: Path, *, port: int = 8080, **options: Any) -> AsyncIte
 
 
 def allowed(server: ViewServer, port: int = 8080) -> Mapping[str, str]:
-    """The headers of a browser that has the cookie."""
     return {"Cookie": f"ragpipe-view-{port}={server.token}", "Host": f"127.0.0.1:{port}"}
 
 
@@ -44,7 +43,6 @@ class ViewProcess:
         return int(self.address.split(":")[2].split("/")[0])
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """An answer to a browser that has the cookie."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_AFTER_S)
         cookie = f"ragpipe-view-{self.port}={self.address.partition('token=')[2]}"
         connection.request("GET", path, headers={"Cookie": cookie})
@@ -55,7 +53,6 @@ class ViewProcess:
         return dict(json.loads(self.get("/progress")[1]))
 
     def when(self, is_so: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """What `/progress` says once the condition holds."""
         return wait_until(lambda: progress if is_so(progress := self.progress()) else None)
 
 

@@ -8,7 +8,6 @@ import pytest
 from ragpipe.extras.weights.rank_stability import rank_stability
 
 pytestmark = pytest.mark.slow
-
 NONE = math.nan
 
 
@@ -28,8 +27,7 @@ def test_questions_make_what_weights_leave_sure_unsure() -> None:
     the share of samples of 20 in which more than half are such questions, plus half of the ties."""
     from scipy.stats import binom
 
-    of_first = np.array([0.7] * 11 + [0.3] * 9)
-    scores = np.concatenate([of_first, np.full(20, 0.5)])[:, None].repeat(2, axis=1)
+    scores = np.concatenate([np.array([0.7] * 11 + [0.3] * 9), np.full(20, 0.5)])[:, None].repeat(2, axis=1)
     result = rank_stability(scores, np.repeat([0, 1], 20), np.tile(np.arange(20), 2))
     assert result.first_by_weights == (1.0, 0.0)
     by_chance = binom.sf(10, 20, 0.55) + binom.pmf(10, 20, 0.55) / 2

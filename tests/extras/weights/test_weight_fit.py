@@ -71,13 +71,15 @@ def test_rows_of_a_question_are_never_in_both_parts() -> None:
     assert by_question.clusters == 12
 
 
-def test_the_scale_of_ratings_and_the_sum_of_weights_mean_nothing() -> None:
+def test_what_a_fit_takes() -> None:
     scores, ratings = rated(120, [0.1, 0.1, 0.1, 0.3, 0.4], 0.6, seed=5)
     first = fit_weights(scores, ratings, USED, seed=7)
     second = fit_weights(scores, 20 + 3 * ratings, USED * 4, seed=7)
     assert second.weights == pytest.approx(first.weights)
     assert (second.correlation, second.gain) == (pytest.approx(first.correlation), pytest.approx(first.gain))
     assert first == fit_weights(scores, ratings, USED, seed=7)
+    with pytest.raises(ValueError, match="do not fit 3 ratings and 2 weights"):
+        fit_weights(np.ones((4, 2)), np.ones(3), np.ones(2))
 
 
 @pytest.mark.parametrize(("scores", "ratings", "reason"), [
@@ -88,8 +90,3 @@ def test_the_scale_of_ratings_and_the_sum_of_weights_mean_nothing() -> None:
 def test_nothing_to_say(scores: np.ndarray, ratings: np.ndarray, reason: str) -> None:
     result: WeightFit = fit_weights(scores, ratings, np.array([0.5, 0.5]))
     assert (result.reason, result.gain, result.is_advised) == (reason, None, False)
-
-
-def test_scores_ratings_and_weights_fit() -> None:
-    with pytest.raises(ValueError, match="do not fit 3 ratings and 2 weights"):
-        fit_weights(np.ones((4, 2)), np.ones(3), np.ones(2))

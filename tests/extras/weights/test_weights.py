@@ -10,9 +10,9 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.extras.weights.weights import IN_USE
+from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 METHODS = ("careful", "quick", "short")
 
 
@@ -94,16 +94,14 @@ def test_sets_are_weighed_as_a_rescore_would(run: Path, tmp_path: Path, capsys: 
     assert "use_alone" in printed
     assert main(["task=rescore", f"run={run}", f"output_dir={tmp_path}", "scoring.weights.form=1"]) == 0
     (figures,) = tmp_path.glob("x/*/final/metrics.json")
-    rescored = json.loads(figures.read_text(encoding="utf-8"))
-    methods = rescored["shared"]["scores"]["overall_score"]["methods"]
+    methods = json.loads(figures.read_text(encoding="utf-8"))["shared"]["scores"]["overall_score"]["methods"]
     assert {m: document["sets"]["even"]["methods"][m]["mean"] for m in METHODS} == pytest.approx({m: methods[m]["mean"] for m in METHODS})
 
 
 def test_ranks_over_all_weights_are_written_sealed_and_repeatable(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = weighed(run)
     before = (run / "weights.json").stat().st_mtime_ns
-    assert weighed(run) == first
-    assert (run / "weights.json").stat().st_mtime_ns == before
+    assert (weighed(run), (run / "weights.json").stat().st_mtime_ns) == (first, before)
     methods = first["stability"]["methods"]
     assert sum(figure["first"] for figure in methods.values()) == pytest.approx(1)
     # the methods differ in `use` alone, and by more than chance in the two other scores
@@ -111,11 +109,8 @@ def test_ranks_over_all_weights_are_written_sealed_and_repeatable(run: Path, cap
     assert methods["careful"]["mean_rank"] == pytest.approx(
         sum(place * share for place, share in enumerate(methods["careful"]["ranks"], 1))
     )
-    capsys.readouterr()
-    assert main(["task=verify", f"run={run}"]) == 0
-    assert "weights.json" in capsys.readouterr().out
-    page = (run / "weights.md").read_text(encoding="utf-8")
-    assert "| `careful` |" in page
+    assert "weights.json" in output_of(["task=verify", f"run={run}"], 0, capsys).out
+    assert "| `careful` |" in (run / "weights.md").read_text(encoding="utf-8")
 
 
 def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +137,6 @@ def test_weights_are_fitted_to_a_recorded_score(run: Path, capsys: pytest.Captur
     (["weights.ratings=nothing.csv"], ["'nothing.csv'", "a score of the run with a scale: use, form, depth, person"]),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(run: Path, words: list[str], messages: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["task=weights", f"run={run}", *words]) == 2
-    error = capsys.readouterr().err
+    error = output_of(["task=weights", f"run={run}", *words], 2, capsys).err
     for message in messages:
         assert message in error, error
