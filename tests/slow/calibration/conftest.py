@@ -27,7 +27,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The finished run of the demonstration set, with a draw of 60 cases."""
     here = tmp_path_factory.mktemp("demonstration")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(here)
@@ -39,5 +38,4 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(demonstration: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
     return Path(shutil.copytree(demonstration, tmp_path / "run"))

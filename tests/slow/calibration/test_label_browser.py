@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-
 GRADES = {"1": "all", "2": "partly", "3": "none", "0": None}
 VALUES = {"all": 1.0, "partly": 0.5, "none": 0.0, None: None}
 ASKED = 60
@@ -43,7 +42,6 @@ def labelling(browser: Browser, run: Path, name: str = "ann", **options: Any) ->
 
 
 def slot(opened: OpenPage) -> str:
-    """The item of the case that is shown."""
     return str(opened.page.get_attribute("#case", "data-item"))
 
 
@@ -52,12 +50,10 @@ def progress(opened: OpenPage) -> str:
 
 
 def pressed(opened: OpenPage) -> list[str]:
-    """The grades that are marked as chosen."""
     return opened.page.locator("#grades [aria-pressed=true]").all_text_contents()
 
 
 def saved(opened: OpenPage, path: Path) -> list[dict[str, Any]]:
-    """Save by key, and read the file."""
     with opened.page.expect_download() as download:
         opened.page.keyboard.press("s")
     assert download.value.suggested_filename.endswith(".jsonl")
@@ -110,20 +106,18 @@ def test_clicks_on_a_phone_in_the_dark(browser: Browser, run: Path, tmp_path: Pa
         page.locator("#undo").tap()
         del chosen[slot(opened)]
         page.locator("#back").tap()
-        assert pressed(opened) == ["0cannot tell"]
-        assert progress(opened) == f"4 of {ASKED}"
+        assert (pressed(opened), progress(opened)) == (["0cannot tell"], f"4 of {ASKED}")
         with page.expect_download() as download:
             page.locator("#save").tap()
         download.value.save_as(tmp_path / "a.jsonl")
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert background == "rgb(17, 25, 28)"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 25, 28)"
     events = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
     assert [event["undo"] for event in events] == [False] * 5 + [True]
     last = {event["item"]: event.get("label") for event in events if not event["undo"]}
     assert {name: last[name] for name in chosen} == chosen
 
 
-def test_undo_has_no_end_and_goes_back_to_the_case(browser: Browser, run: Path) -> None:
+def test_undo_goes_back_and_brings_the_first_grade_back(browser: Browser, run: Path) -> None:
     with labelling(browser, run) as opened:
         order = []
         for key in "1231":
@@ -131,14 +125,10 @@ def test_undo_has_no_end_and_goes_back_to_the_case(browser: Browser, run: Path) 
             opened.page.keyboard.press(key)
         for name in reversed(order):
             opened.page.keyboard.press("u")
-            assert slot(opened) == name
-            assert pressed(opened) == []
+            assert (slot(opened), pressed(opened)) == (name, [])
         assert progress(opened) == f"0 of {ASKED}"
         opened.page.keyboard.press("u")
         assert slot(opened) == order[0]
-
-
-def test_another_grade_replaces_the_first_and_undo_brings_it_back(browser: Browser, run: Path) -> None:
     with labelling(browser, run) as opened:
         first = slot(opened)
         opened.page.keyboard.press("1")
@@ -216,12 +206,10 @@ def test_a_saved_file_goes_on_in_another_browser(browser: Browser, run: Path, tm
         assert "of another draw" in str(page.text_content("#alert"))
         page.set_input_files("#file", tmp_path / "a.jsonl")
         page.wait_for_selector("#case:not([hidden])")
-        assert progress(opened) == f"3 of {ASKED}"
-        assert slot(opened) == there
+        assert (progress(opened), slot(opened)) == (f"3 of {ASKED}", there)
         assert "ann" in str(page.text_content("#kept"))
         page.keyboard.press("u")
-        assert progress(opened) == f"2 of {ASKED}"
-        assert opened.faults == []
+        assert (progress(opened), opened.faults) == (f"2 of {ASKED}", [])
 
 
 def test_two_tabs_add_to_the_same_labels(browser: Browser, run: Path) -> None:
@@ -277,8 +265,7 @@ def test_the_first_key_after_the_name_is_a_grade_even_before_the_page_is_drawn(b
             document.querySelector("#who-form").requestSubmit();
             document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "1", bubbles: true }));
         }""")
-        assert progress(opened) == f"1 of {ASKED}"
-        assert opened.faults == []
+        assert (progress(opened), opened.faults) == (f"1 of {ASKED}", [])
 
 
 def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
@@ -295,7 +282,14 @@ def test_names_divide_the_cases(browser: Browser, run: Path) -> None:
         assert opened.faults == []
 
 
-def test_the_keys_are_listed_and_can_be_switched_off(browser: Browser, run: Path) -> None:
+def test_keys_are_listed_and_everything_is_reached_by_tab(browser: Browser, run: Path) -> None:
+    with labelling(browser, run) as opened:
+        names = set()
+        for _ in range(16):
+            opened.page.keyboard.press("Tab")
+            names.add(opened.page.evaluate("document.activeElement.textContent || document.activeElement.id"))
+        assert {"Save", "Load", "?", "1all", "2partly", "3none", "0cannot tell", "uundo", "note"} <= names
+        assert names >= {"\u2190", "\u2192"}
     with labelling(browser, run) as opened:
         page = opened.page
         page.keyboard.press("?")
@@ -306,16 +300,6 @@ def test_the_keys_are_listed_and_can_be_switched_off(browser: Browser, run: Path
         page.keyboard.press("Escape")
         page.keyboard.press("1")
         assert progress(opened) == f"0 of {ASKED}"
-
-
-def test_everything_is_reached_by_tab(browser: Browser, run: Path) -> None:
-    with labelling(browser, run) as opened:
-        names = set()
-        for _ in range(16):
-            opened.page.keyboard.press("Tab")
-            names.add(opened.page.evaluate("document.activeElement.textContent || document.activeElement.id"))
-        assert {"Save", "Load", "?", "1all", "2partly", "3none", "0cannot tell", "uundo", "note"} <= names
-        assert names >= {"\u2190", "\u2192"}
 
 
 @pytest.mark.skipif(AXE is None, reason="needs axe-playwright-python, of the extra dev-browser")

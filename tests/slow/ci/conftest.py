@@ -24,12 +24,10 @@ class Desk:
     env: dict[str, str] = field(default_factory=dict)
 
     def shell(self, words: list[str], **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, with no more variables than a clean machine has."""
         kept = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(self.folder), "COLUMNS": "200"}
         return subprocess.run(words, cwd=self.folder, env={**kept, **self.env, **env}, capture_output=True, text=True, timeout=110)
 
     def started(self) -> int:
-        """How often ragpipe was started here."""
         log = self.folder / "bin" / "starts"
         return len(log.read_text().splitlines()) if log.exists() else 0
 

@@ -66,8 +66,7 @@ def test_only_missing_answers_are_asked_for_again(monitored: Desk, codes: tuple[
     monitored.exit_codes(*codes)
     assert monitor(monitored).returncode == code
     assert monitored.started() == starts
-    last = (monitored.folder / "outputs/monitored.txt").read_text()
-    assert last.endswith(f"exit code {code} logs/day.jsonl\n")
+    assert (monitored.folder / "outputs/monitored.txt").read_text().endswith(f"exit code {code} logs/day.jsonl\n")
 
 
 def test_monitoring_that_fails_is_an_alert(monitored: Desk, receiver: Receiver) -> None:

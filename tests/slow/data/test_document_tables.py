@@ -58,8 +58,7 @@ def _answer(kind: str, questions: list[dict[str, Any]], number: int) -> str:
 @pytest.fixture
 def table(real_data: Real, tmp_path: Path) -> list[dict[str, Any]]:
     """Questions of novels (every fourth, so that each kind is as frequent), written as the document's table."""
-    every = json.loads(real_data("graphrag_bench/novel_questions.json").read_text(encoding="utf-8"))
-    questions = every[::4][:250]
+    questions = json.loads(real_data("graphrag_bench/novel_questions.json").read_text(encoding="utf-8"))[::4][:250]
     rows = []
     for number, question in enumerate(questions):
         answers = {}

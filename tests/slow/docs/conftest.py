@@ -12,7 +12,6 @@ from tests.support.pages import ROOT
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built site; a warning of mkdocs fails."""
     pytest.importorskip("material", reason="needs the extra dev-docs")
     folder = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(

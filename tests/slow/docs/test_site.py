@@ -13,7 +13,7 @@ from tests.support.docs_site import BuiltPage, built_name, built_pages, site_pag
 pytestmark = pytest.mark.docs
 
 
-def test_every_page_is_built_and_can_be_reached_from_the_first(site: Path) -> None:
+def test_every_page_and_link_is_there_and_nothing_comes_from_elsewhere(site: Path) -> None:
     pages = dict(built_pages(site))
     reached, pending = {"index.html"}, ["index.html"]
     while pending:
@@ -24,9 +24,6 @@ def test_every_page_is_built_and_can_be_reached_from_the_first(site: Path) -> No
                 reached.add(target)
                 pending.append(target)
     assert reached == {built_name(page) for page in site_pages()}
-
-
-def test_nothing_is_loaded_from_elsewhere_and_every_file_is_there(site: Path) -> None:
     wrong = []
     for name, page in built_pages(site):
         for address in page.loads:
@@ -37,10 +34,6 @@ def test_nothing_is_loaded_from_elsewhere_and_every_file_is_there(site: Path) ->
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert "url(http" not in styles
     assert "@import" not in styles
-
-
-def test_every_link_leads_to_a_place_that_exists(site: Path) -> None:
-    pages = dict(built_pages(site))
     wrong = []
     for name, page in pages.items():
         for link in page.links:
@@ -52,9 +45,6 @@ def test_every_link_leads_to_a_place_that_exists(site: Path) -> None:
             if target is None or (parts.fragment and target in pages and unquote(parts.fragment) not in anchors):
                 wrong.append(f"{name}: {link}")
     assert wrong == []
-
-
-def test_the_search_index_has_every_page_but_the_decisions(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] or "index.html" for entry in index["docs"]}
     assert found == {built_name(page) for page in site_pages() if not page.startswith("decisions/")}

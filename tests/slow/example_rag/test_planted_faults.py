@@ -28,7 +28,6 @@ def samples() -> list[Sample]:
 
 
 def _diagnosed(run: Path) -> dict[str, Cases]:
-    """The cases of each diagnosis as pairs of sample and method."""
     table = pq.read_table(run / "iteration-1" / "records.parquet", columns=["sample_id", "method", "diagnosis"])
     cases: dict[str, set[tuple[str, str]]] = {}
     for row in table.to_pylist():

@@ -14,7 +14,6 @@ import pytest
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.wheel
-
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -25,8 +24,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed")
     dist = tmp_path_factory.mktemp("dist")
-    code = ("import sys; from hatchling import build; "
-            "print(build.build_wheel(sys.argv[1]), build.build_sdist(sys.argv[1]))")  # fmt: skip
+    code = "import sys; from hatchling import build; print(build.build_wheel(sys.argv[1]), build.build_sdist(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, str(dist)], cwd=ROOT, check=True, capture_output=True)
     return dist
 
@@ -36,14 +34,11 @@ def _shipped(*folders: str) -> set[str]:
     return {p.relative_to(ROOT).as_posix() for p in files}
 
 
-def test_the_wheel_holds_options_prompts_and_data(built: Path) -> None:
+def test_wheel_and_source_distribution_are_whole(built: Path) -> None:
     names = set(zipfile.ZipFile(next(built.glob("*.whl"))).namelist())
     assert {f"ragpipe/{name}" for name in _shipped("conf", "prompts")} <= names
     assert _shipped("ragpipe") <= names
     assert not [n for n in names if n.split("/")[0] not in ("ragpipe", f"ragpipe-{PROJECT['version']}.dist-info")]
-
-
-def test_the_source_distribution_is_whole(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert _shipped("ragpipe", "conf", "prompts", "tests") <= names

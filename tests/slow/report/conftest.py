@@ -91,7 +91,6 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The file of each of `PAGES`."""
     folder = tmp_path_factory.mktemp("pages")
     cases = [
         {

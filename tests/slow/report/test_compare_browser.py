@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-
 EVEN = [f"q{n:02}/1" for n in range(0, 30, 2)]
 
 
@@ -31,8 +30,7 @@ def shown(browser: Browser, comparison: Path) -> Iterator[OpenPage]:
 
 def test_the_largest_drops_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> None:
     names = shown.shown()
-    assert set(names[:15]) == set(EVEN)
-    assert shown.count() == "30 of 30"
+    assert (set(names[:15]), shown.count()) == (set(EVEN), "30 of 30")
     assert shown.page.evaluate("document.querySelectorAll('*').length") < 3000
     shown.page.evaluate("document.querySelector('#list').scrollTop = 1e6")
     shown.page.wait_for_timeout(100)
@@ -44,8 +42,7 @@ def test_filters_say_what_keeps_all_out(shown: OpenPage) -> None:
     """.5 is the threshold: 15 to 29 passed; of the even ones 16 and 18 fell below. In `fees` (0 to 9) all failed before and after."""
     page = shown.page
     page.select_option("#flip", "to_failed")
-    assert shown.count() == "2 of 30"
-    assert set(shown.shown()) == {"q16/1", "q18/1"}
+    assert (shown.count(), set(shown.shown())) == ("2 of 30", {"q16/1", "q18/1"})
     page.fill("#slice", "category:fees")
     assert shown.count() == "0 of 30; without verdict 10; without slice 2"
     assert shown.address() == "#v=1&flip=to_failed&slice=category:fees"
@@ -61,8 +58,7 @@ def test_a_mark_of_a_chart_is_a_link_to_its_cases(shown: OpenPage) -> None:
     page.click(".flips a:nth-child(2)")
     assert shown.count() == "2 of 30"
     page.click(".heat a >> nth=0")
-    assert shown.count() == "10 of 30"
-    assert page.evaluate("document.activeElement.id") == "list"
+    assert (shown.count(), page.evaluate("document.activeElement.id")) == ("10 of 30", "list")
     page.go_back()
     assert shown.count() == "2 of 30"
 

@@ -11,7 +11,6 @@ from tests.support.firefox_pages import FIREFOX, firefox
 from tests.support.playwright_pages import AXE
 
 pytestmark = pytest.mark.browser
-
 AXE_RUN = "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map(v => [v.id, v.nodes[0].html]))"
 
 

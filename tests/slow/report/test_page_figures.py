@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-
-
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
 NAMES = [f"measured_score_{n:02}" for n in range(47)]
 HEADLINE = NAMES[:4]
-
 
 SETTINGS = ScoringSettings.model_validate({
     "weights": dict.fromkeys(HEADLINE, 0.25), "thresholds": dict.fromkeys(NAMES[::2], 0.5), "fill_defaults": False,

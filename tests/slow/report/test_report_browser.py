@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-
 SPECS = [ScoreSpec("grade"), *(ScoreSpec(f"{name}@{k}") for name in ("hit", "recall") for k in (1, 3, 5))]
 SCORING = ScoringSettings(weights={"grade": 1.0}, thresholds={"grade": 0.5}, fill_defaults=False)
 ANSWERS = {"base": "The fee is ten euros.", "new": "The fee is twelve euros [1]."}
@@ -49,9 +48,7 @@ def row(n: int, method: str, **more: Any) -> Row:
     chunks = [Chunk(id="both", rank=1, text="The fee is twelve euros."), Chunk(id=method, rank=2, text=f"Only {method}.")]
     labels = {"question": f"Question number {n}?", "category": "fees" if n < 10 else "dates"}
     details = {"grade": {"claims": [CLAIM]}} if method == "base" else {}
-    return Row(
-        f"q{n:02}", method, {"grade": grade, **ranks}, labels, {"answer": ANSWERS[method], "chunks": chunks}, details, **more
-    )  # fmt: skip
+    return Row(f"q{n:02}", method, {"grade": grade, **ranks}, labels, {"answer": ANSWERS[method], "chunks": chunks}, details, **more)
 
 
 ROWS = [row(n, method) for n in range(20) for method in ANSWERS]
@@ -64,8 +61,7 @@ def written(root: Path, rows: list[Row], calls: list[dict[str, Any]] | None = No
 
 
 def pages_of(root: Path) -> Path:
-    settings = ReportSettings(formats=["html"])
-    write_reports(root / "iteration-1", target=root, settings=settings, console=Console())
+    write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["html"]), console=Console())
     return root / "report.html"
 
 
@@ -90,8 +86,7 @@ def case_open(shown: OpenPage) -> str:
 
 def test_the_worst_come_first_and_only_rows_in_sight_exist(shown: OpenPage) -> None:
     """Of equal grades the data's order: q00 is 0 for base; new has 1 for every third question. A row is a question with both methods."""
-    assert shown.shown()[:4] == ["q00", "q01", "q02", "q03"]
-    assert shown.count() == "40 of 40"
+    assert (shown.shown()[:4], shown.count()) == (["q00", "q01", "q02", "q03"], "40 of 40")
     assert shown.page.text_content("#count-of") == "cases on 20 questions"
     cells = shown.page.locator("#list [role=option]:nth-child(1) .cell").all_text_contents()
     assert cells == ["0.00\u00a0✗", "1.00\u00a0✓", "1.00"]
@@ -175,8 +170,7 @@ def test_controls_filter_and_stand_in_the_address(shown: OpenPage) -> None:
 def test_every_action_has_a_key(shown: OpenPage, tmp_path: Path) -> None:
     page = shown.page
     page.keyboard.press("Enter")
-    assert case_open(shown) == "q00/base/1"
-    assert shown.address() == page_address(case="q00/base/1")
+    assert (case_open(shown), shown.address()) == ("q00/base/1", page_address(case="q00/base/1"))
     page.keyboard.press("]")
     assert shown.address() == page_address(case="q00/new/1")
     page.keyboard.press("d")
@@ -358,12 +352,16 @@ def test_no_width_scrolls_sideways(browser: Browser, report: Path, width: int) -
             assert opened.page.is_visible("#list")
 
 
-def test_without_a_script_the_worst_cases_stand_there(browser: Browser, report: Path) -> None:
+def test_without_a_script_the_worst_cases_and_all_methods_stand_there(browser: Browser, report: Path) -> None:
     with open_page(browser, java_script_enabled=False) as opened:
         opened.page.goto(report.as_uri())
         assert opened.page.locator("#worst article").count() == 20
         assert opened.page.text_content("#worst article h3 >> nth=0") == "q00/base/1"
         assert not opened.page.is_visible("#live")
+    with open_page(browser, java_script_enabled=False) as opened:
+        opened.page.goto(report.as_uri())
+        assert opened.page.locator("#spread .histogram >> nth=0 >> p.of:visible").count() == 2
+        assert opened.page.locator("#methods:disabled").count() == 1
 
 
 def test_a_broken_block_is_named_and_the_list_lives(browser: Browser, report: Path, tmp_path: Path) -> None:
@@ -483,10 +481,3 @@ def test_one_method_is_chosen_for_charts_tables_and_cases_by_key_link_and_filter
     page.evaluate("location.hash = '#v=1&method=base'")
     wait_until(page, "document.querySelector('#methods input:checked').value === 'base'")
     assert bars.count() == 1
-
-
-def test_without_a_script_all_methods_are_shown(browser: Browser, report: Path) -> None:
-    with open_page(browser, java_script_enabled=False) as opened:
-        opened.page.goto(report.as_uri())
-        assert opened.page.locator("#spread .histogram >> nth=0 >> p.of:visible").count() == 2
-        assert opened.page.locator("#methods:disabled").count() == 1

@@ -168,7 +168,6 @@ def without_middles(crash_points: list[tuple[str, int]]) -> list[tuple[str, int]
 
 @pytest.fixture(scope="module", autouse=True)
 def example(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The table that an undisturbed run writes."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode:

@@ -23,7 +23,6 @@ def may_unshare() -> bool:
 
 
 def without_network(words: list[str], cwd: Path) -> tuple[int, str]:
-    """ragpipe in a process that has no network, no home and no key."""
     names = ("PATH", "PYTHONPATH", "LANG", "VIRTUAL_ENV")
     kept = {name: text for name, text in environment().items() if name in names}
     found = subprocess.run(
@@ -47,8 +46,7 @@ def test_a_copied_folder_is_enough_without_a_network(tmp_path: Path) -> None:
         second = [word for word in first if not word.startswith("judge.model=")] + [f"judge.model={SECOND}"]
         code, text = finish(second, here)
         assert code == 0, text
-        run = (out / "torture" / "latest").resolve()
-        shutil.copytree(run, there / "run")
+        shutil.copytree((out / "torture" / "latest").resolve(), there / "run")
         shutil.copytree(out / ".store", there / "store")
     shutil.rmtree(here)
     stored = ["task=rejudge", "run=run", "rejudge.mode=stored"]

@@ -35,8 +35,6 @@ def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 EXHAUSTIVE = "metrics.chunk_faithfulness.exhaustive=true"
-
-
 Make = Callable[..., Bench]
 
 
@@ -117,7 +115,6 @@ Tokens = Counter[tuple[int, int]]
 
 
 def _billed(lines: list[dict]) -> Tokens:
-    """What the provider put on its bill: each answer that names a usage."""
     return Counter((u["prompt_tokens"], u["completion_tokens"]) for line in lines if (u := line["usage"]))
 
 
@@ -184,8 +181,7 @@ def _tortured(tmp_path: Path, server: OpenAIServer, *, concurrency: int, kills: 
     code, text = finish(args, tmp_path)
     assert code == 0, text
     lines = list(server.log)
-    again = asked_again(lines, finished)
-    assert again == [], "asked again although its reply stood in the store"
+    assert asked_again(lines, finished) == [], "asked again although its reply stood in the store"
     ledger = _ledger(out)
     assert ledger == _billed(lines) - lost
     spent = strict(run_folder(out) / "iteration-1" / "cost.json")["spent"]

@@ -17,13 +17,11 @@ METRICS = "faithfulness,answer_relevance,context_relevance,context_precision,con
 
 
 def large_cases(path: Path) -> Path:
-    """Cases of 20 KB, of words that no other case repeats in the same order."""
     chance = random.Random(1)
     words = ["".join(chance.choices("abcdefghijklmnop", k=chance.randint(3, 9))) for _ in range(5000)]
 
     def text(size: int) -> str:
-        found = " ".join(chance.choices(words, k=size // 4))
-        return found[:size]
+        return " ".join(chance.choices(words, k=size // 4))[:size]
 
     with open(path, "w", encoding="utf-8") as file:
         for i in range(CASES):

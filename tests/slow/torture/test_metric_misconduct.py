@@ -43,7 +43,6 @@ class Odd(Computed):
 
 
 def run(folder: Path, mode: str, *words: str) -> tuple[int, str]:
-    """The exit code of a run over 20 cases, and what it printed."""
     (folder / "odd.py").write_text(METRIC)
     write_cases(folder / "cases.jsonl", 20)
     process = subprocess.run(
@@ -79,5 +78,4 @@ def test_where_it_is_recorded_the_other_cases_have_their_scores(tmp_path: Path, 
     assert code == 0, text
     scores = pd.read_parquet(next((tmp_path / "outputs" / "odd").glob("*/iteration-1/scores.parquet")))
     odd = scores[scores["metric"] == "odd"].set_index("sample_id")["status"]
-    assert dict(odd.value_counts()) == {"ok": 19, "error": 1}
-    assert odd["q00007"] == "error"
+    assert (dict(odd.value_counts()), odd["q00007"]) == ({"ok": 19, "error": 1}, "error")

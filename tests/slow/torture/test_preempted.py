@@ -15,7 +15,6 @@ from tests.support.harness import Server, arguments, environment, write_cases
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
-
 QUEUED = 144  # what submitit's local queue takes for "again"
 JOB = f"""
 import os, signal, sys, threading, time

@@ -18,7 +18,6 @@ Make = Callable[..., Bench]
 
 
 def _started(b: Bench, *words: str, **popen: Any) -> subprocess.Popen[str]:
-    """A start that waits for a reply as long as the server hangs, and whose words can be read while it goes on."""
     with open(b.folder / "said", "w", encoding="utf-8") as said:
         return start(b.args("judge.timeout_s=3600", *words), b.folder, stdout=said, **popen)
 
@@ -28,13 +27,11 @@ def _said(b: Bench) -> str:
 
 
 def _ended(b: Bench, process: subprocess.Popen[str]) -> Ran:
-    """The process ended by itself, before the hour for which the server hangs."""
     process.wait(HANGS_AFTER_S)
     return b.ran(process.returncode, _said(b))
 
 
 def _resumed(b: Bench, cases: int) -> None:
-    """The same command on a healthy server: everything answered, nothing of it twice."""
     answered = {r["body"] for r in b.server.log if r["status"] == 200 and r["written"]}
     b.fault()
     ran = b.run()
