@@ -130,12 +130,7 @@ def surplus(server: Server) -> int:
 
 def committed(out: Path) -> frozenset[str]:
     """Bodies whose replies stand in the call store at this moment, under the hash that the server's log knows them by."""
-    return committed_in(out / ".store")
-
-
-def committed_in(store: Path) -> frozenset[str]:
-    """As `committed`, of a store by its folder."""
-    path = store / "calls.sqlite"
+    path = out / ".store" / "calls.sqlite"
     if not path.exists():
         return frozenset()
     with closing(sqlite3.connect(path)) as db:
@@ -144,13 +139,9 @@ def committed_in(store: Path) -> frozenset[str]:
         return frozenset(row[0].hex() for row in db.execute("SELECT wire_hash FROM calls WHERE status = 'ok'"))
 
 
-def repeats_of_finished(server: Server, kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
-    """Bodies that were asked for after a kill although their replies stood in the store when it came."""
-    return asked_again(server.requests(), kills)
-
-
 def asked_again(requests: Sequence[dict[str, Any]], kills: Sequence[tuple[float, frozenset[str]]]) -> list[str]:
-    """As `repeats_of_finished`, of a log. Store and log must know a request by the same name, or nothing could be found."""
+    """Bodies that were asked for after a kill although their replies stood in the store when it came. Store and log must know a
+    request by the same name, or nothing could be found."""
     known = {r["body"] for r in requests}
     for _, done in kills:
         assert done <= known, "the store names requests that the server has never seen"

@@ -25,7 +25,6 @@ from tests.support.waiting import HANGS_AFTER_S
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
     K,
-    test_a_call_that_cannot_be_stored_is_refused_and_others_are_not,  # noqa: F401
     test_a_cancelled_taker_leaves_no_claim,  # noqa: F401
     test_a_claim_of_a_loop_that_was_closed_is_given_back,  # noqa: F401
     test_a_claimed_key_is_waited_for,  # noqa: F401
@@ -33,16 +32,14 @@ from tests.unit.store.test_calls import (
     test_a_put_that_was_cancelled_is_committed,  # noqa: F401
     test_closing_ends_the_waiting,  # noqa: F401
     test_fresh_all_asks_again_and_the_new_reply_stands,  # noqa: F401
-    test_text_that_is_no_unicode_is_stored_with_replacements,  # noqa: F401
     test_two_that_refuse_a_stored_reply_ask_once,  # noqa: F401
+    test_what_cannot_be_stored_as_it_is,  # noqa: F401
     test_what_may_pass_is_never_stored,  # noqa: F401
 )
 from tests.unit.store.test_ledger import (
-    test_a_reply_that_comes_too_late_is_paid,  # noqa: F401
     test_every_answered_try_is_on_the_bill,  # noqa: F401
-    test_money_is_added_exactly,  # noqa: F401
+    test_money_is_added_exactly_whenever_it_was_paid,  # noqa: F401
     test_prune_leaves_the_ledger_alone,  # noqa: F401
-    test_what_was_paid_for_a_call_that_never_came_back_is_kept,  # noqa: F401
 )
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.harness import Server, committed, finish, kill_after, repeats_of_finished
+from tests.support.harness import Server, asked_again, committed, finish, kill_after
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_no_reply_is_paid_twice(tmp_path):
         code, text = finish(words, tmp_path)
         assert code == 0, text
         assert [len(stored) > 0 for _, stored in kills] == [True, True]
-        assert repeats_of_finished(server, kills) == []
+        assert asked_again(server.requests(), kills) == []
         asked = len(server.requests())
         code, text = finish([*words, "synthesize.dir=again"], tmp_path)
         assert (code, len(server.requests())) == (0, asked), text

@@ -16,6 +16,7 @@ from ragpipe.cli.command_line import main
 from ragpipe.runs import evaluation, scoring
 from ragpipe.runs.ended_run import next_name
 from ragpipe.testing.openai_server import serving
+from tests.support.finished_runs import FinishedRuns
 from tests.support.harness import arguments, write_cases
 from tests.support.place import output_of
 from tests.support.rejudged import KEY, content, write_data
@@ -36,10 +37,6 @@ def here(code_here) -> Path:
     (code_here / "answering.py").write_text(SYSTEM)
     (code_here / "q.jsonl").write_text("".join(f'{{"id": "q{i}", "question": "Capital?"}}\n' for i in range(3)))
     return code_here
-
-
-def live(here: Path, url: str) -> list[str]:
-    return [*arguments(here / "q.jsonl", here / "out", url), "system=python", "system.callable=answering:answer", "plugins=[answering]"]
 
 
 def told(said: str) -> tuple[re.Match[str] | None, dict[str, list[str]]]:
@@ -69,7 +66,8 @@ def test_what_ended_is_told_before_the_stages_are_asked(here: Path, monkeypatch,
 @pytest.mark.thorough
 def test_the_words_that_it_prints_do_ask_again(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
-        words = live(here, server.url)
+        words = arguments(here / "q.jsonl", here / "out", server.url)
+        words += ["system=python", "system.callable=answering:answer", "plugins=[answering]"]
 
         def start(*more: str) -> tuple[int, int]:
             assert main([*words, *more]) == 0
@@ -114,19 +112,9 @@ def test_another_name(name: str, other: str) -> None:
 WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The outputs of one finished run, its call store among them."""
-    folder = tmp_path_factory.mktemp("finished")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.chdir(folder)
-        assert main([*WORDS]) == 0
-    return folder / "outputs"
-
-
 @pytest.fixture
-def run(finished: Path, code_here: Path) -> Path:
-    shutil.copytree(finished, code_here / "outputs", symlinks=True)
+def run(finished_runs: FinishedRuns, code_here: Path) -> Path:
+    finished_runs.of(*WORDS).copy_outputs(code_here)
     return (code_here / "outputs/x/latest").resolve()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import OpenAIServer, running, serving
-from tests.support.harness import Server, committed, finish, kill_after, repeats_of_finished
+from tests.support.harness import Server, asked_again, committed, finish, kill_after
 from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow
@@ -30,17 +30,17 @@ def cases(version: str) -> list[dict[str, Any]]:
     rows = []
     for place in range(SAME + LOST + ASKED):
         answer = f"Case {place} says so." if version == "before" or place < SAME else f"Long: case {place} says so, and says why."
-        row = {
-            "id": f"q{place}",
-            "question": f"What does case {place} say?",
-            "answer": answer,
-            "contexts": [f"Passage {place} of {version}."],
-        }
-        rows.append(row)
+        asked = {"id": f"q{place}", "question": f"What does case {place} say?"}
+        rows.append({**asked, "answer": answer, "contexts": [f"Passage {place} of {version}."]})
     rows[SAME][{"before": "answer", "after": "category"}[version]] = ""
     if version == "before":
         rows[SAME + 1] |= {"error": "timeout", "answer": ""}
     return rows
+
+
+def evaluated(name: str, rows: list[dict[str, Any]], metric: str = "format") -> int:
+    Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return main(["dataset=jsonl", f"dataset.path={name}.jsonl", f"metrics=[{metric}]", f"name={name}", "report.formats=[]"])
 
 
 @pytest.fixture
@@ -48,11 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(KEY, "sk-sentinel-4242")
     for name in ("before", "after"):
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cases(name)))
-        assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[faithfulness]", f"name={name}", "report.formats=[]"]) in (
-            0,
-            3,
-        )
+        assert evaluated(name, cases(name), "faithfulness") in (0, 3)
     return tmp_path
 
 
@@ -63,13 +59,8 @@ def server() -> Iterator[OpenAIServer]:
 
 
 def words(url: str, *more: str) -> list[str]:
-    judge = [
-        "judge=llm",
-        "judge.model=openai/test-model-2026-01-01",
-        "judge.endpoint=test",
-        f"judge.api_key_env={KEY}",
-        f"judge.api_base={url}",
-    ]
+    judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test"]
+    judge += [f"judge.api_key_env={KEY}", f"judge.api_base={url}"]
     return ["task=compare", "base=before", "candidate=after", "compare.accept=[data]", "compare.preference=true", *judge, *more]
 
 
@@ -119,13 +110,6 @@ def test_the_judge_sees_the_contexts_of_both_sides(here: Path, server: OpenAISer
     assert [text.index("Long: case 9") < text.index("Case 9 says so.") for text in shown] == [False, True]
 
 
-def test_another_order_or_no_reply(here: Path) -> None:
-    with serving(script=FIRST) as server:
-        assert main(words(server.url)) == 0
-    found = compared()["comparisons"][0]["preference"]
-    assert (found["ties"], found["first"]["value"], found["inconsistent"]["value"]) == (ASKED + SAME, 1.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -142,10 +126,14 @@ def test_what_cannot_be_asked_is_refused_before_a_call(
     assert server.tries == 0
 
 
-def test_what_has_no_result_is_counted_by_its_code(here: Path) -> None:
+def test_a_judge_that_goes_by_the_order_finds_ties_and_no_result_is_counted_by_its_code(here: Path) -> None:
     with serving(script=[{"match": ".", "reply": "Who knows: q1"}]) as server:
         assert main(words(server.url)) == 4
     assert compared()["comparisons"][0]["preference"]["left_out"] == {"no_answer of the base": 1, "system_error": 1, "unparsable": ASKED}
+    with serving(script=FIRST) as server:
+        assert main([*words(server.url), "judge.season=first"]) == 0
+    found = compared()["comparisons"][0]["preference"]
+    assert (found["ties"], found["first"]["value"], found["inconsistent"]["value"]) == (ASKED + SAME, 1.0, 1.0)
 
 
 def test_a_budget_stops_it_and_the_next_start_goes_on(here: Path, server: OpenAIServer) -> None:
@@ -166,7 +154,7 @@ def test_no_finished_call_is_repeated_after_a_kill(here: Path) -> None:
         answered = {request["body"] for request in server.requests() if request["status"] == 200 and request["written"]}
         assert len(answered) == 2 * ASKED
         assert done
-        assert repeats_of_finished(server, [(moment, done)]) == []
+        assert asked_again(server.requests(), [(moment, done)]) == []
 
 
 def test_a_batch_asks_the_same_and_live_asks_nothing_after_it(here: Path) -> None:
@@ -200,8 +188,7 @@ def test_every_two_methods_of_a_run_and_their_strengths(here: Path, server: Open
             {"method": method, "answer": f"{word} {place}."} for method, word in (("a", "Short"), ("b", "Long: b"), ("c", "Long: c"))
         ]} for place in range(8)
     ]  # fmt: skip
-    Path("methods.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["dataset=jsonl", "dataset.path=methods.jsonl", "metrics=[format]", "name=three", "report.formats=[]"]) == 0
+    assert evaluated("three", rows) == 0
     given = [word for word in words(server.url) if not word.startswith(("base=", "candidate="))]
     assert main([*given, "compare=methods", "run=three"]) == 0
     assert server.tries == 2 * 3 * 8
@@ -225,8 +212,7 @@ def test_a_preference_counts_for_the_methods_that_were_paired(
             {"id": f"q{place}", "question": f"Q{place}?", "outputs": [{"method": own, "answer": f"{own} {place}."} for own in methods]}
             for place in range(8)
         ]
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[format]", f"name={name}", "report.formats=[]"]) == 0
+        assert evaluated(name, rows) == 0
     given = ["task=compare", "base=two", "candidate=one"]
     assert main([*given, *words(server.url)[4:], "compare.accept=[data]", "compare.base_method=m1"]) == 0
     assert ("preference by" in output_of([*given, f"compare.base_method={method}"], 0, capsys).out) is shown
@@ -308,8 +294,7 @@ def test_a_gate_on_a_preference_lacks_evidence_where_most_pairs_have_none(
             del rows[6:]
         for row in rows[6:] if name == "newer" and lost == "answers" else ():
             row["answer"] = ""
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert main(["dataset=jsonl", f"dataset.path={name}.jsonl", "metrics=[format]", f"name={name}", "report.formats=[]"]) == 0
+        assert evaluated(name, rows) == 0
     run = Path("outputs/newer/latest").resolve()
     assert main(["task=compare", "base=older", f"candidate={run}", *words(server.url)[3:]]) == 0
     gate = "+scoring.gates.chosen={preference_against: older, min_win_rate: 0.1}"

@@ -17,6 +17,7 @@ from ragpipe.cli.command_line import main
 from ragpipe.core.resources import data_path
 from ragpipe.store.recorded_replies import write_recorded_file
 from ragpipe.testing.openai_server import OpenAIServer, serving
+from tests.support.finished_runs import FinishedRuns
 from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow
@@ -113,18 +114,13 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_leaves_nothing(recording:
 
 
 RECORDING = data_path("package:demo/judge_replies.jsonl")
-EXPERIMENT = "+experiment=quickstart_llm"
 JUDGED = {"faithfulness", "answer_relevance", "context_relevance", "citation", "groundedness", "correctness"}
 ASK_AGAIN = "a template, an answer type or a case was changed: record anew (benchmarks/record_demo.py) or take the change back"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    here = tmp_path_factory.mktemp("quickstart_llm")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
-        assert main([EXPERIMENT, "report.formats=[markdown,html]"]) == 0
-    return (here / "outputs" / "quickstart_llm" / "latest").resolve()
+def folder(finished_runs: FinishedRuns) -> Path:
+    return finished_runs.of("+experiment=quickstart_llm", "report.formats=[markdown,html]").latest()
 
 
 def document(folder: Path, name: str) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from ragpipe.testing.openai_server import serving
 from tests.support.harness import (
     Server,  # fmt: skip
     arguments,  # fmt: skip
+    asked_again,  # fmt: skip
     committed,  # fmt: skip
     finish,  # fmt: skip
     kill_after,  # fmt: skip
-    repeats_of_finished,  # fmt: skip
     write_cases,  # fmt: skip
 )
 
@@ -131,7 +131,7 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
         assert kills
         code, text = finish(again, here)
         assert code == 0, text
-        assert repeats_of_finished(server, kills) == []
+        assert asked_again(server.requests(), kills) == []
         asked = len(server.requests())
         assert (finish(again, here)[0], len(server.requests())) == (0, asked)
     (folder,) = sweeps(here)

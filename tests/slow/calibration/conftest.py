@@ -1,28 +1,16 @@
-"""One browser for all tests of the page, and one run of the demonstration set whose cases are labelled."""
+"""The browser of the tests of pages, and one run of the demonstration set whose cases are labelled."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ragpipe.cli.command_line import main
-from tests.support.playwright_pages import CHROMIUM, chromium
+from tests.slow.report.conftest import browser
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    pytest.importorskip("playwright", reason="needs the extra dev-browser")
-    with chromium() as launched:
-        yield launched
+__all__ = ["browser"]
 
 
 @pytest.fixture(scope="package")

@@ -1,16 +1,5 @@
 """A run at the local server, with what can go wrong."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.support.bench import bench, server
+from tests.integration.torture.conftest import bench, server
 
 __all__ = ["bench", "server"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is only said while objects are thrown away, a user sees too: it fails the test."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning"))
