@@ -25,6 +25,7 @@ from tests.support.waiting import HANGS_AFTER_S
 from tests.unit.store import test_damage as damage
 from tests.unit.store.test_calls import (
     K,
+    test_a_call_that_cannot_be_stored_is_refused_and_others_are_not,  # noqa: F401
     test_a_cancelled_taker_leaves_no_claim,  # noqa: F401
     test_a_claim_of_a_loop_that_was_closed_is_given_back,  # noqa: F401
     test_a_claimed_key_is_waited_for,  # noqa: F401
@@ -32,14 +33,16 @@ from tests.unit.store.test_calls import (
     test_a_put_that_was_cancelled_is_committed,  # noqa: F401
     test_closing_ends_the_waiting,  # noqa: F401
     test_fresh_all_asks_again_and_the_new_reply_stands,  # noqa: F401
+    test_text_that_is_no_unicode_is_stored_with_replacements,  # noqa: F401
     test_two_that_refuse_a_stored_reply_ask_once,  # noqa: F401
-    test_what_cannot_be_stored_as_it_is,  # noqa: F401
     test_what_may_pass_is_never_stored,  # noqa: F401
 )
 from tests.unit.store.test_ledger import (
+    test_a_reply_that_comes_too_late_is_paid,  # noqa: F401
     test_every_answered_try_is_on_the_bill,  # noqa: F401
-    test_money_is_added_exactly_whenever_it_was_paid,  # noqa: F401
+    test_money_is_added_exactly,  # noqa: F401
     test_prune_leaves_the_ledger_alone,  # noqa: F401
+    test_what_was_paid_for_a_call_that_never_came_back_is_kept,  # noqa: F401
 )
 
 pytestmark = pytest.mark.slow
@@ -111,7 +114,7 @@ def test_stores_of_both_kinds_exchange_equal_calls(place, server, tmp_path_facto
     assert [{**of, "file": "", "bytes": 0} for of in figures] == [{**figures[0], "file": "", "bytes": 0}] * 3
 
 
-def test_what_is_pruned_and_what_is_damaged(place: PostgresDatabase) -> None:
+def test_what_is_pruned_is_what_was_chosen(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     choice = Choice(used=damage.KEYS[:10])
     assert prunable(place, choice)["calls"] == damage.COUNT - 10
@@ -119,6 +122,9 @@ def test_what_is_pruned_and_what_is_damaged(place: PostgresDatabase) -> None:
     assert set(read_calls(place, damage.KEYS)) == set(damage.KEYS[:10])
     with CallStore(place, run_id="r"), pytest.raises(FolderLocked, match="in use by process"):
         prune(place, Choice(run_id="0123456789ab"))
+
+
+def test_a_damaged_row_counts_as_missing(place: PostgresDatabase) -> None:
     damage.fill(place)  # type: ignore[arg-type]
     with session(place) as db:
         db.execute("UPDATE calls SET text = 'another' WHERE key = %s", (bytes.fromhex(damage.KEYS[0]),))

@@ -81,12 +81,15 @@ def test_every_field_comes_back(one: Call) -> None:
         assert read_calls(path, [K("k")]) == {K("k"): one}
 
 
-async def test_what_cannot_be_stored_as_it_is(tmp_path: Path) -> None:
+async def test_text_that_is_no_unicode_is_stored_with_replacements(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         put = await store.put(replace(call(), text="bad \ud800 here", message="\udfff"))
         found = await store.get_or_claim(K("k"))
         assert found == put
         assert (found.text, found.message) == ("bad ? here", "?")
+
+
+async def test_a_call_that_cannot_be_stored_is_refused_and_others_are_not(tmp_path: Path) -> None:
     with CallStore(tmp_path / "c", run_id="r") as store:
         for number in (2**63, -(2**63) - 1):
             with pytest.raises(ValueError, match="64 bits"):
@@ -356,13 +359,15 @@ def test_a_new_store_is_made_once_by_processes_that_start_together(tmp_path: Pat
         assert [left.name for left in path.parent.iterdir()] == ["c"]
 
 
-def test_files_of_a_store_that_are_not_whole_or_not_writable(tmp_path: Path) -> None:
+def test_an_empty_file_and_a_store_cut_off_in_the_making_are_new(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"")
     assert read_calls(tmp_path / "c", [K("k")]) == {}
     filled(tmp_path / "c", 2)
     assert set(read_calls(tmp_path / "c", [K("k0"), K("k1"), K("k2")])) == {K("k0"), K("k1")}
     assert read_calls(tmp_path / "missing", [K("k")]) == {}
 
+
+def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     async def go() -> None:
         with CallStore(tmp_path / "c", run_id="r") as store:
             await store.put(call())

@@ -58,10 +58,14 @@ def test_every_answered_try_is_on_the_bill(tmp_path: Path) -> None:
     assert paid_by(tmp_path / "missing", "one", 1).usd == 0
 
 
-def test_money_is_added_exactly_whenever_it_was_paid(tmp_path: Path) -> None:
+def test_money_is_added_exactly(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     ask(path, "one", *((call(str(n)), [payment(0.1)]) for n in range(10)))
     assert paid_by(path, "one", 1).usd == 1.0  # the sum of ten floats one by one is 0.9999999999999999
+
+
+def test_a_reply_that_comes_too_late_is_paid(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
 
     async def work(slow: CallStore, fast: CallStore) -> None:
         one = call("a")
@@ -73,7 +77,11 @@ def test_money_is_added_exactly_whenever_it_was_paid(tmp_path: Path) -> None:
     with CallStore(path, run_id="slow") as slow, CallStore(path, run_id="fast") as fast:
         asyncio.run(work(slow, fast))
     assert (paid_by(path, "fast", 1).usd, paid_by(path, "slow", 1).usd) == (4.0, 1.0)
-    # its task was cancelled between two tries: nothing is put.
+
+
+def test_what_was_paid_for_a_call_that_never_came_back_is_kept(tmp_path: Path) -> None:
+    """Its task was cancelled between two tries: nothing is put."""
+    path = tmp_path / "calls.sqlite"
     with CallStore(path, run_id="one") as store:
         store.record_payment(sha256("a"), 3, payment())
     assert paid_by(path, "one", 3).usd == 0.5
@@ -133,7 +141,7 @@ def _lookups() -> list[Lookup]:
     return lookups[::2] + lookups[1::2]
 
 
-def test_groups_are_found_and_granted_key_by_key(tmp_path: Path) -> None:
+def test_a_group_finds_what_each_look_up_finds_alone(tmp_path: Path) -> None:
     table = CallTable(tmp_path / "calls.sqlite", run_id="mine")
     calls = [_call(KEYS[n], "ok", "mine") for n in range(3)]
     calls += [_call(KEYS[n], "cut_short", "mine" if n < 6 else "another") for n in range(3, 9)]
@@ -148,6 +156,9 @@ def test_groups_are_found_and_granted_key_by_key(tmp_path: Path) -> None:
         **{(key, Freshness.ANY): "cut_short of mine" for key in KEYS[3:6]},
     }
     table.close()
+
+
+def test_a_group_of_claims_is_granted_key_by_key(tmp_path: Path) -> None:
     first = CallTable(tmp_path / "calls.sqlite", run_id="first")
     second = CallTable(tmp_path / "calls.sqlite", run_id="second")
     first.write([packed(_call(KEYS[0], "ok", "first"), "")])
