@@ -52,27 +52,11 @@ def test_a_journal_cut_anywhere_gives_a_prefix_and_goes_on(entries: list[dict], 
         assert (reopened(path), path.read_bytes()) == ((entries, []), whole)
 
 
-def test_what_is_no_journal_or_no_entry(tmp_path: Path) -> None:
+def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"")
     written(path, [{"a": 1}])
     assert path.read_bytes() == HEADER + b'{"a":1}\n'
-    lines = [b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\ud83d"}', b'{"a":1}', b'{"b":"x"}', b'{"a":"good","b":[]}', b'{"a":null}']
-    path.write_bytes(HEADER + b"\n".join([*lines, b""]))
-    with pytest.raises(DataError) as found:
-        Journal.open(path, form={"a": str})
-    assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in (3, 4, 5, 7)]
-    with Journal.open(tmp_path / "journal.jsonl") as journal:
-        with pytest.raises(ValueError, match="JSON compliant"):
-            journal.append({"value": float("nan")})
-        with pytest.raises(TypeError):
-            journal.append({"value": object()})
-        journal.append({"value": 1})
-    assert reopened(tmp_path / "journal.jsonl")[0] == [{"value": 1}]
-    (tmp_path / "outside").write_bytes(module.HEADER)
-    (tmp_path / "journal.jsonl").symlink_to(tmp_path / "outside")
-    with pytest.raises(OutputError, match="symbolic link"):
-        Journal.open(tmp_path / "journal.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -91,6 +75,32 @@ def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(tmp_path: 
         Journal.open(path)
     assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in lines]
     assert (path.read_bytes(), os.listdir(tmp_path)) == (content, ["journal.jsonl"])
+
+
+def test_an_entry_without_what_each_one_has_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = [b'{"a":"\\ud83d\\ude00"}', b'{"a":"\\ud83d"}', b'{"a":1}', b'{"b":"x"}', b'{"a":"good","b":[]}', b'{"a":null}']
+    path.write_bytes(HEADER + b"\n".join([*lines, b""]))
+    with pytest.raises(DataError) as found:
+        Journal.open(path, form={"a": str})
+    assert [p.where for p in found.value.problems] == [f"{path}:{n}" for n in (3, 4, 5, 7)]
+
+
+def test_refuses_what_is_no_json(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "journal.jsonl") as journal:
+        with pytest.raises(ValueError, match="JSON compliant"):
+            journal.append({"value": float("nan")})
+        with pytest.raises(TypeError):
+            journal.append({"value": object()})
+        journal.append({"value": 1})
+    assert reopened(tmp_path / "journal.jsonl")[0] == [{"value": 1}]
+
+
+def test_a_planted_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(module.HEADER)
+    (tmp_path / "journal.jsonl").symlink_to(tmp_path / "outside")
+    with pytest.raises(OutputError, match="symbolic link"):
+        Journal.open(tmp_path / "journal.jsonl")
 
 
 def test_a_line_written_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_what_keeps_a_folder_from_being_locked_is_said(tmp_path, monkeypatch, mo
     assert str(tmp_path / ".lock") in str(found.value)
 
 
-def test_a_lock_at_an_unusable_place_or_in_a_folder_in_use(tmp_path: Path) -> None:
+def test_unusable_places(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="not a folder"):
         FolderLock(tmp_path / "file").acquire()
@@ -119,6 +119,9 @@ def test_a_lock_at_an_unusable_place_or_in_a_folder_in_use(tmp_path: Path) -> No
     with pytest.raises(OutputError, match="symbolic link"):
         FolderLock(tmp_path).acquire()
     assert (tmp_path / "outside").read_text() == "precious"
+
+
+def test_inside_waiting_a_folder_in_use_is_waited_for_and_outside_not(tmp_path: Path) -> None:
     other = FolderLock(tmp_path).acquire()
     with module.waiting(30):
         threading.Timer(0.2, other.release).start()

@@ -126,7 +126,7 @@ def test_a_part_may_have_several_row_groups_and_keeps_them(tmp_path: Path) -> No
     assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [3, 3, 3, 3]
 
 
-def test_missing_and_broken_parts(tmp_path: Path) -> None:
+def test_a_missing_part_is_no_end(tmp_path: Path) -> None:
     parts = Parts(tmp_path / "parts", SCHEMA)
     for index in (0, 2):
         parts.write(index, table(some(1)[0]))
@@ -134,6 +134,10 @@ def test_missing_and_broken_parts(tmp_path: Path) -> None:
         parts.join(tmp_path / "whole.parquet")
     assert parts.done() == {0, 2}
     assert not (tmp_path / "whole.parquet").exists()
+
+
+def test_a_broken_part_is_named_and_the_old_file_stays(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts", SCHEMA)
     parts.write(0, table(some(1)[0]))
     parts.path(0).write_bytes(parts.path(0).read_bytes()[:-20])
     (tmp_path / "whole.parquet").write_text("old")
