@@ -24,7 +24,7 @@ def listing_of(folder: Path) -> Listing:
     return RunIndex(folder).read_all()
 
 
-def test_comparable_runs(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_the_newest_one_that_was_measured_in_the_same_way(tmp_path: Path) -> None:
     home = tmp_path / "x"
     other_judge = {**IDENTITY, "judge_identity": {"model": "m-2"}}
     listed_run(home, IDS[0], 0.5, day=1)
@@ -37,6 +37,9 @@ def test_comparable_runs(tmp_path: Path) -> None:
     assert change is not None
     assert change.words.startswith("+0.20 [")
     assert change.state == "better"
+
+
+def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Path) -> None:
     for place, identity in enumerate([IDENTITY, IDENTITY, {**IDENTITY, "judge_identity": {"model": "m-2"}}]):
         listed_run(tmp_path / "x", IDS[place], 0.5 + place / 10, day=1 + place, identity=dict(identity))
     listed_run(tmp_path / "alone", IDS[5], 0.5)
@@ -77,7 +80,7 @@ def only(folder: Path) -> dict[str, Any]:
     return dict(live)
 
 
-def test_a_run_that_goes_on_and_one_that_was_stopped(unfinished: Path, tmp_path: Path) -> None:
+def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) -> None:
     me = this_process()
     hold(unfinished, pid=me.pid, mark=me.mark)
     live = only(tmp_path)
@@ -90,13 +93,6 @@ def test_a_run_that_goes_on_and_one_that_was_stopped(unfinished: Path, tmp_path:
         "sent": "30", "answered": "25", "in flight": "3", "waiting": "2", "requests without a reply": "2", "cases resumed": "4",
         "cases with an error": "1", "tokens": "1,234", "answers per second": "1.5", "cost": "$0.5000",
     }  # fmt: skip
-    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
-    (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
-    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
-    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
-    assert row["resume"] == COMMAND
 
 
 CASES = [  # the end of a journal, and what the card shows
@@ -143,6 +139,16 @@ def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
 
 
 COMMAND = "python -m ragpipe +experiment=e 'data={a: 1}'"
+
+
+def test_a_run_that_was_stopped_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
+    me = this_process()
+    hold(unfinished, pid=me.pid, mark=me.mark)
+    (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
+    assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
+    (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
+    assert row["resume"] == COMMAND
 
 
 @pytest.mark.parametrize(("iteration", "is_held", "state", "resume"), [
