@@ -65,7 +65,6 @@ def test_the_history_of_scores_and_failure_modes() -> None:
     cells = {cells[0]: cells[1:] for cells in newest_rows(ROWS[:4])}
     assert cells["faithfulness"] == ["2", "0.500 [0.400, 0.600]", "-0.100 [-0.150, -0.050] worse", "-0.100 [-0.150, -0.050] worse", "0.020"]
     assert cells["mrr"] == ["2", "-", "-", "-", "-"]
-    assert "`faithfulness`: 0.500 0.500- / 0.750" in render_answer(history_report("nightly", ROWS, said))
     mode = {"kind": "failure_mode", "headline": False, "higher_is_better": False, "interval_low": 0.014, "interval_high": 0.052}
     change = {"before_run": "a" * 12, "before_mean": 0.13, "before_difference": -0.1033, "before_low": -0.138, "before_high": -0.0687}
     rows = [

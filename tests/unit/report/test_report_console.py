@@ -77,7 +77,12 @@ def test_a_warning_is_said_once() -> None:
     console.warn("x")
     console.error("[bold]y\x07")
     assert err.getvalue() == "warning: x\nerror: [bold]y\\x07\n"
-    # A gap in the data is named with the metrics it affects before the run, and would be named again at its end.
+
+
+def test_a_warning_that_was_said_with_more_words_is_not_repeated() -> None:
+    """A gap in the data is named with the metrics it affects before the run, and would be named again at its end."""
+    err = io.StringIO()
+    console = Console(out=io.StringIO(), err=err)
     gap = "contexts: not recorded in 6 of 12 cases of method a, first q1"
     console.warn(f"{gap}: faithfulness skipped there")
     console.warn(gap)
