@@ -9,7 +9,6 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.runs import plan_summary
 from ragpipe.testing.openai_server import serving
-from tests.support.place import output_of
 
 CASES = 4_500  # four blocks of 1,000 and one of 500
 WORDS = [
