@@ -43,7 +43,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import HydraContext, RunMode
 from hydra.version import VersionBase
-from omegaconf import AnyNode, DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ragpipe.cli.overrides import (
@@ -391,7 +391,7 @@ class OptionSource(ConfigSource):
         beside = here if BESIDE_THE_FILE in text and path.is_relative_to(here) else None
         known = frozenset(secrets_of_environment())
         plain, header = _checked(path, text, known, beside, shipped=self.provider == SHIPPED)
-        return ConfigResult(self.provider, self.full_path(), _node(plain), dict(header))
+        return ConfigResult(self.provider, self.full_path(), OmegaConf.create(plain), dict(header))
 
     def file(self, config_path: str) -> Path:
         """The path of an option, whether it is there or not."""
@@ -414,20 +414,6 @@ def _checked(
     if not shipped:
         _refuse(file_faults(plain, header["package"] or "", text, where))
     return {} if plain is None else placed_paths(plain, path.parent), header
-
-
-def _node(value: Any, key: Any = None, parent: Any = None) -> Any:
-    """Plain data as OmegaConf's nodes, new each time: Hydra merges into what it gets. `OmegaConf.create` takes three times as long, which
-    looks into every value for what no YAML file holds (dataclasses, containers of its own)."""
-    if isinstance(value, dict):
-        mapping = DictConfig({}, key=key, parent=parent)
-        mapping.__dict__["_content"].update({name: _node(item, name, mapping) for name, item in value.items()})
-        return mapping
-    if isinstance(value, list):
-        items = ListConfig([], key=key, parent=parent)
-        items.__dict__["_content"].extend(_node(item, place, items) for place, item in enumerate(value))
-        return items
-    return AnyNode(value, key, parent=parent)
 
 
 def _refuse(problems: Sequence[Problem]) -> None:
