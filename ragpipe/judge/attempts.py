@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import re
 import time
@@ -11,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from ragpipe.core.errors import FATAL
 from ragpipe.judge.client import AttemptError
@@ -126,21 +127,44 @@ class AttemptRunner:
 
         `key` names the call: an outage that one call alone has met is that call's failure. `admit` is awaited before each `send`.
         """
-        seconds_left = 2 * self._settings.timeout_s  # for all attempts together, without the waits between them
-        empty_replies = 0
-        for attempt in itertools.count(1):
+        settings, seconds_left, empty_replies, why = self._settings, 2 * self._settings.timeout_s, 0, ""
+
+        async def attempt() -> T:
+            nonlocal seconds_left, empty_replies
             try:
                 return await self._attempt(key, send, tally, admit, seconds_left)
             except AttemptError as error:
                 empty_replies += error.kind == "empty_reply"
-                seconds_left -= min(self._settings.timeout_s, (tally.latency_ms or 0) / 1000)
-                is_last = attempt > self._settings.retries or empty_replies > EMPTY_RETRIES
-                if is_last or seconds_left < 0.1 * self._settings.timeout_s or not is_passing(error):
-                    raise
-                wait = seconds_before_retry(error, attempt, has_answered=self.state.answered)
-                why = _WHY.get(error.kind, error.kind.replace("_", " "))
-            await self._pause(wait, why)
-        raise AssertionError  # the loop has no end
+                seconds_left -= min(
+                    settings.timeout_s, (tally.latency_ms or 0) / 1000
+                )  # the waits between attempts do not count
+                raise
+
+        try:
+            return await attempt()
+        except AttemptError as error:
+            failed: list[AttemptError] = [error]  # nearly no call comes here: what repeats is made for those that do
+
+        async def again() -> T:
+            if failed:
+                raise failed.pop()
+            return await attempt()
+
+        def is_last(tried: RetryCallState) -> bool:
+            spent = empty_replies > EMPTY_RETRIES or seconds_left < 0.1 * settings.timeout_s
+            return spent or tried.attempt_number > settings.retries
+
+        def wait(tried: RetryCallState) -> float:
+            nonlocal why
+            error = tried.outcome.exception() if tried.outcome else None
+            assert isinstance(error, AttemptError)
+            why = _WHY.get(error.kind, error.kind.replace("_", " "))
+            return seconds_before_retry(error, tried.attempt_number, has_answered=self.state.answered)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(is_passing), stop=is_last, wait=wait, sleep=lambda s: self._pause(s, why), reraise=True
+        )
+        return await retrying(again)
 
     async def _pause(self, seconds: float, why: str) -> None:
         pause, traffic = (time.monotonic() + seconds, why), self.traffic
