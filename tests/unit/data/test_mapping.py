@@ -26,8 +26,8 @@ EXPLODED = [
     ({"by": {"x": "1", "y": "2"}}, {"one": "by"}, "one.key", "one.value", ["x:1", "y:2"]),
     ({"left": "3", "right": "4"}, {"one": "[{key: 'l', value: left}, {key: 'r', value: right}]"}, "one.key", "one.value", ["l:3", "r:4"]),
     # two of them give every pair, whichever is named first
-    ({"runs": [{"n": "r1", "out": ["1", "2"]}, {"n": "r2", "out": ["3"]}]}, {"text": "run.out", "run": "runs"}, "run.n", "text",
-     ["r1:1", "r1:2", "r2:3"]),
+    ({"runs": [{"n": "r1", "out": ["1", "2"]}, {"n": "r2", "out": ["3"]}]}, {"text": "run.out", "run": "runs"},
+     "join('/', [run.n, text])", "text", ["r1/1:1", "r1/2:2", "r2/3:3"]),
 ]  # fmt: skip
 
 

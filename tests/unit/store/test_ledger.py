@@ -213,7 +213,7 @@ def test_a_row_without_its_digest_is_refused(tmp_path: Path, changed: str, told:
     (sealed(CALL, key=sha256("other")), "a key that is not that of its fields"),
     (sealed(CALL, payload_id="p"), "a payload_id that is not that of its fields"),
     (sealed(CALL, fields="{"), "cells that are no call"),
-    (sealed(CALL, fields='{"messages": "\\ud800"}'), "a key that is not that of its fields"),
+    (sealed(CALL, fields='{"messages": "\\ud800"}'), "cells that are no call"),
     (sealed(CALL, created_at="yesterday"), "cells that are no call"),
     (sealed(CALL, tokens_in=2**70), "cells that are no call"),
     (sealed(CALL, row="reply"), "a row of the kind 'reply'"),
