@@ -12,7 +12,7 @@ from ragpipe.core.errors import FormatMismatch, Problem
 __version__ = "0.1.0"
 
 
-FORMAT = 6
+FORMAT = 7
 """Raised when a file takes another form, or a key or column another meaning."""
 
 

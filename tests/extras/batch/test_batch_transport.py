@@ -149,7 +149,7 @@ def test_a_round_is_divided_by_the_number_of_its_questions(serve, tmp_path, monk
     server = serve()
     calls = run(transport(server, tmp_path), *questions(8))
     assert [call.status for call in calls] == ["ok"] * 8
-    assert [len(batch.lines) for batch in server.batches.made] == [3, 3, 2]
+    assert sorted(len(batch.lines) for batch in server.batches.made) == [2, 3, 3]  # they are sent side by side
 
 
 def test_a_round_is_divided_by_its_bytes(serve, tmp_path, monkeypatch):

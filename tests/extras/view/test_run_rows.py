@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ragpipe.core.version import FORMAT
 from ragpipe.extras.view.index_document import history_lines, index_document, progress_document
 from ragpipe.extras.view.run_changes import all_changes, runs_before
 from ragpipe.extras.view.run_index import Listing, RunIndex
@@ -110,7 +111,7 @@ def test_a_run_that_goes_on_has_its_newest_cases(unfinished: Path, tmp_path: Pat
     manifest["identity"]["scoring"] = {"thresholds": limits, "weights": {"faithfulness": 1.0}}
     (unfinished / "manifest.json").write_text(json.dumps(manifest))
     lines = [{"sample_id": f"q{n}", "method": "m", "question": f"<b>{n}?", "result": result} for n, (result, _) in enumerate(CASES)]
-    journal = "".join(json.dumps(line) + "\n" for line in [{"format": 6}, *lines])
+    journal = "".join(json.dumps(line) + "\n" for line in [{"format": FORMAT}, *lines])
     (unfinished / "iteration-1" / "journal.jsonl").write_text(journal + '{"torn')
     cases = list(only(tmp_path)["live"]["cases"])
     assert cases == [(f"<b>{n}?", "m", shown) for n, (_, shown) in reversed(list(enumerate(CASES)))]

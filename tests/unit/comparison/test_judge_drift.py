@@ -1,5 +1,6 @@
 """Which runs lie on the same side of an alarm, and where alarms are read."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from ragpipe.comparison.run_differences import DriftRecord, drift_differences, drift_file, known_alarms, reply_times
 from ragpipe.core.errors import DataError
+from ragpipe.core.version import FORMAT
 from ragpipe.store.run_folder import RunFolder
 
 JUDGE = {"model": "openai/m-2026-01-01", "endpoint": "", "sampling": {"temperature": 0.0}, "season": ""}
@@ -64,6 +66,6 @@ def test_alarms_are_read_beside_the_call_store_of_the_run(tmp_path: Path) -> Non
     record(("2026-05-01", "2026-05-02")).write(drift_file(tmp_path / "named", JUDGE))
     folder.config.write_text(f"store: {{path: {tmp_path / 'named'}}}")
     assert known_alarms(folder, manifest(BEFORE)) == [ALARM, ("2026-05-01", "2026-05-02")]
-    drift_file(tmp_path / "named", JUDGE).write_text('{"format": 6, "judge": "m"}')
+    drift_file(tmp_path / "named", JUDGE).write_text(json.dumps({"format": FORMAT, "judge": "m"}))
     with pytest.raises(DataError, match="a drift file cannot be read"):
         known_alarms(folder, manifest(BEFORE))
