@@ -18,7 +18,7 @@ from ragpipe.data.dataset import Record
 from ragpipe.store.files import atomic_open
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_tables import batches
-from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
+from ragpipe.store.table_rows import OUTPUTS, PASSAGE, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
 
 BLOCK = 1000
 """Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
@@ -113,7 +113,7 @@ def text_bytes(row: Mapping[str, Any]) -> int:
     follow from the frozen cases alone, whatever is asked about them."""
     texts = [value for value in row.values() if type(value) is str]
     for values in (value for value in row.values() if type(value) is list):
-        texts += (part if isinstance(part, str) else part.text for part in values)
+        texts += (part if isinstance(part, str) else part[PASSAGE] for part in values)
     return sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 

@@ -169,6 +169,8 @@ _OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
 _CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
 _CHUNK_FIELDS = tuple(field.name for field in CHUNK)
 _CELLS_OF_CHUNK = attrgetter(*_CHUNK_FIELDS)
+PASSAGE = _CHUNK_FIELDS.index("text")
+"""Place of the text among the cells of a chunk."""
 _STATE = {"__pydantic_fields_set__": set(_CHUNK_FIELDS), "__pydantic_extra__": None, "__pydantic_private__": None}
 
 
@@ -178,8 +180,10 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 
 
 def output_row(output: Output, sample_row: int) -> dict[str, Any]:
-    """An output as a row of `outputs.parquet`; its chunks stay objects until they are columns."""
+    """An output as a row of `outputs.parquet`, its chunks as tuples of their cells."""
     cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
+    if output.chunks is not None:
+        cells["chunks"] = list(map(_CELLS_OF_CHUNK, output.chunks))
     if isinstance(output, PairedOutput):
         cells[OTHER_ANSWER] = output.other_answer
     return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
@@ -245,9 +249,9 @@ def table_from(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Ta
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _chunk_lists(cases: Sequence[Sequence[Chunk] | None]) -> pa.ListArray:
+def _chunk_lists(cases: Sequence[Sequence[tuple[Any, ...]] | None]) -> pa.ListArray:
     offsets = np.cumsum([0, *(len(chunks or ()) for chunks in cases)])
-    cells = zip(*(_CELLS_OF_CHUNK(chunk) for chunks in cases for chunk in chunks or ()), strict=True)
+    cells = zip(*(chunk for chunks in cases for chunk in chunks or ()), strict=True)
     values = list(cells) or [()] * CHUNK.num_fields
     arrays = [pa.array(column, type=field.type) for column, field in zip(values, CHUNK, strict=True)]
     chunks = pa.StructArray.from_arrays(arrays, fields=list(CHUNK))
