@@ -33,7 +33,6 @@ from ragpipe.store.table_rows import (
     WHOLE,
     output_columns,
     output_from,
-    output_rows,
     sample_from,
     sample_json,
     table_of,
@@ -304,7 +303,7 @@ def read_shown_cases(folder: RunFolder, keys: Collection[Key]) -> dict[Key, Show
     for outputs, samples in aligned(folder.samples, folder.outputs, of_outputs=output_columns(folder.outputs)):
         found = {place: key for place, key in enumerate(keys_of(outputs)) if key in wanted}
         rows = pa.array(list(found), pa.int64())
-        cells = zip(found.values(), output_rows(outputs.take(rows)), samples.take(rows).to_pylist(), strict=True)
+        cells = zip(found.values(), outputs.take(rows).to_pylist(), samples.take(rows).to_pylist(), strict=True)
         for key, output_cells, sample_cells in cells:
             with reading_table(folder.outputs, ValueError, KeyError, TypeError):  # what a malformed row raises
                 sample, output = sample_from(sample_json(sample_cells)), output_from(output_cells)

@@ -31,7 +31,7 @@ from ragpipe.stats.difference_verdict import DifferenceVerdict, DropVerdict
 from ragpipe.stats.differences import FEWEST_CHANGED, paired_difference
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import batches, read_columns, read_json, schema_of
-from ragpipe.store.table_rows import output_columns, output_from, output_rows
+from ragpipe.store.table_rows import output_columns, output_from
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -408,7 +408,7 @@ def answer_digests(folder: RunFolder) -> Iterator[str]:
         for name, question, history in texts
     ]
     for batch in batches(folder.outputs, output_columns(folder.outputs, _DIGESTED), size=2048):
-        for row in output_rows(batch):
+        for row in batch.to_pylist():
             sample = samples[row["sample_row"]]
             yield answer_digest(sample, output_from({"sample_id": sample.id, **row}))
 

@@ -135,9 +135,8 @@ class AttemptRunner:
                 return await self._attempt(key, send, tally, admit, seconds_left)
             except AttemptError as error:
                 empty_replies += error.kind == "empty_reply"
-                seconds_left -= min(
-                    settings.timeout_s, (tally.latency_ms or 0) / 1000
-                )  # the waits between attempts do not count
+                # the waits between attempts do not count
+                seconds_left -= min(settings.timeout_s, (tally.latency_ms or 0) / 1000)
                 raise
 
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ragpipe.core.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.runs.table_rows import Measurement, PackedInputs, packed_inputs
 from ragpipe.store.run_tables import group_starts, open_parquet_file, reading_table
-from ragpipe.store.table_rows import filled_columns, output_from, output_rows, sample_from, sample_json
+from ragpipe.store.table_rows import filled_columns, output_from, sample_from, sample_json
 
 KEPT_BYTES = 64 << 20
 """Bytes of measurements, questions and replies that are kept: some 25,000 calls with five contexts each."""
@@ -86,7 +86,7 @@ class CaseReader:
     def block(self, index: int, start: int = 0, stop: int | None = None) -> Iterator[Case]:
         """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for."""
         with reading_table(self._path, *_INVALID):
-            rows = output_rows(filled_columns(self._rows(index, start, self.size(index) if stop is None else stop)))
+            rows = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop)).to_pylist()
             rows.reverse()
             while rows:
                 yield self._decode(rows.pop())  # what was decoded is kept no longer

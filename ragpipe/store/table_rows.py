@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -165,13 +165,13 @@ INDEX = _schema(
 )
 
 _SAMPLE_READER, _OUTPUT_READER, _PAIR_READER = TypeAdapter(Sample), TypeAdapter(Output), TypeAdapter(PairedOutput)
+_CHUNKS_READER = TypeAdapter(list[Chunk] | None)
 _OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
 _CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
 _CHUNK_FIELDS = tuple(field.name for field in CHUNK)
 _CELLS_OF_CHUNK = attrgetter(*_CHUNK_FIELDS)
 PASSAGE = _CHUNK_FIELDS.index("text")
 """Place of the text among the cells of a chunk."""
-_STATE = {"__pydantic_fields_set__": set(_CHUNK_FIELDS), "__pydantic_extra__": None, "__pydantic_private__": None}
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
@@ -206,31 +206,12 @@ def sample_from(text: bytes) -> Sample:
     return _SAMPLE_READER.validate_json(text)
 
 
-def output_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows of `outputs.parquet` with their chunks as objects, which have the types of the table and are not checked again."""
-    names = table.schema.names
-    rows: list[dict[str, Any]] = table.select([name for name in names if name != "chunks"]).to_pylist()
-    if "chunks" in names:
-        lengths = pc.list_value_length(table["chunks"]).to_pylist()
-        cells = [pc.struct_field(pc.list_flatten(table["chunks"]), name).to_pylist() for name in _CHUNK_FIELDS]
-        chunks = map(_chunk, zip(*cells, strict=True))
-        for row, length in zip(rows, lengths, strict=True):
-            row["chunks"] = None if length is None else list(islice(chunks, length))
-    return rows
-
-
-def _chunk(cells: Sequence[Any]) -> Chunk:
-    chunk = Chunk.__new__(Chunk)
-    chunk.__setstate__({"__dict__": dict(zip(_CHUNK_FIELDS, cells, strict=True)), **_STATE})
-    return chunk
-
-
 def output_from(row: dict[str, Any]) -> Output:
-    """A row of `output_rows` as an output; a column that is left out is null. Raises ValueError for a damaged one. With a column
+    """A row of `outputs.parquet` as an output; a column that is left out is null. Raises ValueError for a damaged one. With a column
     `other_answer` it is one of a pair."""
     reader = _PAIR_READER if OTHER_ANSWER in row else _OUTPUT_READER
     output = reader.validate_json(_json(row, OUTPUTS, leave_out=("sample_row", "chunks")))
-    return output.model_copy(update={"chunks": row.get("chunks")})
+    return output.model_copy(update={"chunks": _CHUNKS_READER.validate_python(row.get("chunks"))})
 
 
 def output_columns(outputs: Path, names: Sequence[str] = OUTPUTS.names) -> list[str]:

@@ -15,7 +15,7 @@ from ragpipe.store.run_folder import RunFolder
 
 def run(config: RunConfig, console: Console) -> int:
     """Evaluate. Returns 0, 3 when a gate blocks, 4 when judgements failed beyond the coverage floor; raises what stopped it."""
-    if config.transport.asks and configured_rates(config):  # a model may be asked
+    if config.transport.asks and configured_rates(config):  # a language model or a paid embedder may be asked
         from ragpipe.runs.judge_access import refuse_other_addresses
 
         refuse_other_addresses(config)  # before a system under test is asked
