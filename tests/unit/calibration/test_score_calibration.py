@@ -49,19 +49,16 @@ def calibrated(labels, values, *, spec=SHARE, threshold=0.85, questions=None, le
     return calibrate_score(evidence, target, ["method"], 0.95)
 
 
-@pytest.mark.parametrize(
-    ("spec", "ratings", "threshold", "labels", "verdicts", "rule"),
-    [
-        (SHARE, [[1.0], [0.0]], 0.85, [1, 0], [1, 0], "single"),
-        # most annotators decide; a tie has no verdict, and a missing label is no vote
-        (SHARE, [[1, 1, 0], [1, 0, NAN], [0, NAN, NAN]], 0.85, [2 / 3, 0.5, 0], [1, NAN, 0], "majority"),
-        (ERRORS, [[1, 1], [0, 0], [0, 1]], None, [1, 0, 0.5], [0, 1, NAN], "majority"),
-        # grades: the threshold holds for their mean
-        (GRADE, [[5, 4], [4, 3], [5, 1]], 4.0, [4.5, 3.5, 3], [1, 0, 0], "mean"),
-        (GRADE, [[4, 4], [2, 3]], None, [4, 2.5], [NAN, NAN], "mean"),
-        (SHARE, [[0.5, 1.0], [1.0, 1.0]], 0.85, [0.75, 1], [0, 1], "mean"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "ratings", "threshold", "labels", "verdicts", "rule"), [
+    (SHARE, [[1.0], [0.0]], 0.85, [1, 0], [1, 0], "single"),
+    # most annotators decide; a tie has no verdict, and a missing label is no vote
+    (SHARE, [[1, 1, 0], [1, 0, NAN], [0, NAN, NAN]], 0.85, [2 / 3, 0.5, 0], [1, NAN, 0], "majority"),
+    (ERRORS, [[1, 1], [0, 0], [0, 1]], None, [1, 0, 0.5], [0, 1, NAN], "majority"),
+    # grades: the threshold holds for their mean
+    (GRADE, [[5, 4], [4, 3], [5, 1]], 4.0, [4.5, 3.5, 3], [1, 0, 0], "mean"),
+    (GRADE, [[4, 4], [2, 3]], None, [4, 2.5], [NAN, NAN], "mean"),
+    (SHARE, [[0.5, 1.0], [1.0, 1.0]], 0.85, [0.75, 1], [0, 1], "mean"),
+])  # fmt: skip
 def test_labels_of_several_people_become_one(spec, ratings, threshold, labels, verdicts, rule):
     people = reference_of(labels_of(ratings), spec, threshold)
     np.testing.assert_allclose(people.labels, labels, atol=1e-9)
@@ -183,15 +180,12 @@ def test_one_annotator_has_no_ceiling():
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize(
-    ("n", "wrong", "state", "reason"),
-    [
-        (400, 4, "passed", None),  # kappa .98 on 400
-        (60, 3, "not_enough_labels", None),  # kappa .9 on 60: the interval holds .8
-        (400, 120, "failed", None),  # kappa .4
-        (6, 0, "not_enough_labels", "few_outside_largest_class"),
-    ],
-)
+@pytest.mark.parametrize(("n", "wrong", "state", "reason"), [
+    (400, 4, "passed", None),  # kappa .98 on 400
+    (60, 3, "not_enough_labels", None),  # kappa .9 on 60: the interval holds .8
+    (400, 120, "failed", None),  # kappa .4
+    (6, 0, "not_enough_labels", "few_outside_largest_class"),
+])  # fmt: skip
 def test_the_interval_decides(n, wrong, state, reason):
     labels = (np.arange(n) % 2).astype(float)
     values = labels.copy()

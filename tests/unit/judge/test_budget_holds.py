@@ -218,15 +218,12 @@ def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) ->
     journal.close()
 
 
-@pytest.mark.parametrize(
-    ("limits", "amount", "named", "raised"),
-    [
-        ({"usd": 1.0, "tokens": 1000}, Amount(0.1, 1001, 1), "judge.budget.tokens=1000 is used up", ["judge.budget.tokens=2000"]),
-        ({"usd": 1.0, "tokens": 1000}, Amount(2.00001, 10, 1), "judge.budget.usd=1 is used up", ["judge.budget.usd=2.0001"]),
-        ({"usd": 1.0, "tokens": 1000}, Amount(3, 2500, 1), "judge.budget.usd=1 is", ["judge.budget.usd=3", "judge.budget.tokens=2500"]),
-        ({"calls": 1}, Amount(0, 0, 2), "judge.budget.calls=1 is used up", ["judge.budget.calls=2"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "amount", "named", "raised"), [
+    ({"usd": 1.0, "tokens": 1000}, Amount(0.1, 1001, 1), "judge.budget.tokens=1000 is used up", ["judge.budget.tokens=2000"]),
+    ({"usd": 1.0, "tokens": 1000}, Amount(2.00001, 10, 1), "judge.budget.usd=1 is used up", ["judge.budget.usd=2.0001"]),
+    ({"usd": 1.0, "tokens": 1000}, Amount(3, 2500, 1), "judge.budget.usd=1 is", ["judge.budget.usd=3", "judge.budget.tokens=2500"]),
+    ({"calls": 1}, Amount(0, 0, 2), "judge.budget.calls=1 is used up", ["judge.budget.calls=2"]),
+])  # fmt: skip
 async def test_the_raised_limit_admits_the_call_that_was_refused(limits, amount, named, raised) -> None:
     """What a stopped user types lets that very call pass: rounded up, never down."""
     with pytest.raises(BudgetUsedUp, match=named) as caught:

@@ -116,40 +116,31 @@ async def test_cancelling_leaves_no_noise(serve, caplog):
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 31.0), ({"retry-after": "soon"}, None),
-        ({"retry-after-ms": "x"}, None), ({"retry-after": "-5"}, None), ({"retry-after-ms": "nan"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:27:50 GMT"}, 11.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "now"}, 31.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "250"}, 0.25),
+    ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 31.0), ({"retry-after": "soon"}, None),
+    ({"retry-after-ms": "x"}, None), ({"retry-after": "-5"}, None), ({"retry-after-ms": "nan"}, None),
+    ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
+    ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:27:50 GMT"}, 11.0),
+    ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "now"}, 31.0),
+])  # fmt: skip
 def test_retry_after_forms(headers, seconds):
     now = 1445412450.0  # Wed, 21 Oct 2015 07:27:30 GMT; one second is added because a date is cut to whole seconds
     assert retry_after(headers, now) == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("Please try again in 20s.", 20.0), ("Please try again in 1m20.5s. See", 80.5), ("Please try again in 6ms", 0.006),
-        ("Please retry in 36.57s", 36.57), ("retry after 2 minutes", 120.0), ("Try again in a while", None), ("", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("Please try again in 20s.", 20.0), ("Please try again in 1m20.5s. See", 80.5), ("Please try again in 6ms", 0.006),
+    ("Please retry in 36.57s", 36.57), ("retry after 2 minutes", 120.0), ("Try again in a while", None), ("", None),
+])  # fmt: skip
 def test_the_wait_that_words_ask_for(text, seconds):
     assert asked_to_wait(text) == seconds
 
 
-@pytest.mark.parametrize(
-    ("kind", "asked_for", "has_answered", "seconds"),
-    [
-        ("server_error", None, True, 8.0), ("server_error", None, False, 2.0), ("server_error", 30.0, True, 32.0),
-        ("rate_limit", None, False, 8.0), ("rate_limit", 30.0, True, 2.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "asked_for", "has_answered", "seconds"), [
+    ("server_error", None, True, 8.0), ("server_error", None, False, 2.0), ("server_error", 30.0, True, 32.0),
+    ("rate_limit", None, False, 8.0), ("rate_limit", 30.0, True, 2.0),
+])  # fmt: skip
 def test_the_wait_before_the_third_retry(monkeypatch, kind, asked_for, has_answered, seconds):
     """Of 2, 4, 8 s: what a 503 asks for comes on top, what a 429 asks for holds all calls elsewhere; before any answer 2 s at most."""
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 2.0**attempt)

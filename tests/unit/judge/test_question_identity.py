@@ -141,10 +141,6 @@ class Swapped(Answer):
     reason: str = ""
 
 
-def keys(*types: type[Answer]) -> list[str]:
-    return [question("?", kind).key for kind in types]
-
-
 def test_an_order_that_is_not_known_is_hashed_field_by_field():
     """GradeFirst is in alphabetical order, ReasonFirst is not: by hand, its fields are pairs."""
     number, text = {"type": "number"}, {"type": "string"}
@@ -162,13 +158,8 @@ async def test_each_order_is_sent_as_it_is(serve, mode):
     server.keep_bodies = True
     asked = [question("?", kind) for kind in (ReasonFirst, GradeFirst, ReasonFirst)]
     calls = await ask(settings(server.url, output_mode=mode), *asked)
-    assert [order_sent(server.bodies[call.wire_hash]) for call in calls] == [
-        ["reason", "grade"], ["grade", "reason"], ["reason", "grade"],
-    ]  # fmt: skip
-
-
-def order_sent(body: dict[str, Any]) -> list[str]:
-    return list(schema_sent(body)["properties"])
+    orders = [list(schema_sent(server.bodies[call.wire_hash])["properties"]) for call in calls]
+    assert orders == [["reason", "grade"], ["grade", "reason"], ["reason", "grade"]]
 
 
 def schema_sent(body: dict[str, Any]) -> dict[str, Any]:
@@ -201,10 +192,9 @@ async def test_descriptions_of_fields_reach_the_judge_and_are_in_the_key(serve, 
     calls = await ask(settings(server.url, output_mode=mode), plain, described)
     sent = [schema_sent(server.bodies[call.wire_hash]) for call in calls]
     fields = sent[1]["properties"]
-    assert fields["steps"]["description"] == "What leads to the verdict."
+    said = {"steps": "What leads to the verdict.", "verdict": "Of the last step.", "kind": "What it is about."}
+    assert {name: field["description"] for name, field in fields.items()} == said
     assert fields["steps"]["items"]["description"] == "One step."
-    assert fields["verdict"]["description"] == "Of the last step."
-    assert fields["kind"]["description"] == "What it is about."
     assert "description" not in json.dumps(sent[0])
     for unsaid in ("Not for the judge", "Whether item number", '"title"'):  # docstrings and titles
         assert unsaid not in json.dumps(sent)
@@ -220,7 +210,7 @@ def test_a_default_is_no_part_of_a_question():
     class Needed(Answer):
         note: str
 
-    empty, full, needed = keys(Empty, Full, Needed)
+    empty, full, needed = (question("?", kind).key for kind in (Empty, Full, Needed))
     assert empty == full != needed
 
 
@@ -228,9 +218,8 @@ def test_a_bound_on_a_checked_number_is_sent_by_its_name_in_json_schema():
     class Bounded(Answer):
         share: Annotated[Number, Field(gt=0, lt=2, multiple_of=0.5)]
 
-    assert answer_schema(Bounded)["properties"]["share"] == {
-        "exclusiveMinimum": 0, "exclusiveMaximum": 2, "multipleOf": 0.5, "type": "number",
-    }  # fmt: skip
+    bounds = {"exclusiveMinimum": 0, "exclusiveMaximum": 2, "multipleOf": 0.5}
+    assert answer_schema(Bounded)["properties"]["share"] == {**bounds, "type": "number"}
 
 
 class Node(Answer):
@@ -242,22 +231,18 @@ class Holder(Answer):
     first: Node | None = None
 
 
-@pytest.mark.parametrize("answer", [Node, Holder])
-def test_an_answer_type_that_holds_itself_is_refused_by_name(answer):
-    with pytest.raises(ConfigError) as fault:
+class Calls(Answer):
+    then: Callable[[], int]
+
+
+@pytest.mark.parametrize(("answer", "why"), [
+    (Node, "Node, which holds itself"), (Holder, "Node, which holds itself"), (Calls, "cannot be asked for"),
+])  # fmt: skip
+def test_an_answer_type_that_holds_itself_or_what_json_cannot_hold_is_refused_by_name(answer, why):
+    with pytest.raises(ConfigError, match=why) as fault:
         answer_schema(answer)
     (problem,) = fault.value.problems
     assert problem.where.endswith(f"test_question_identity.{answer.__name__}")
-    assert problem.found == "Node, which holds itself"
-
-
-def test_an_answer_type_that_json_cannot_hold_is_refused_by_name():
-    class Calls(Answer):
-        then: Callable[[], int]
-
-    with pytest.raises(ConfigError, match="cannot be asked for") as fault:
-        answer_schema(Calls)
-    assert fault.value.problems[0].where.endswith(".Calls")
 
 
 @pytest.mark.slow

@@ -25,16 +25,13 @@ def unset(model: str, **more: Any) -> str | None:
     return unset_key_variable(JudgeSettings(model=model, **more))
 
 
-@pytest.mark.parametrize(
-    ("model", "variable"),
-    [
-        ("anthropic/claude-3-5-haiku-20241022", "ANTHROPIC_API_KEY"),
-        ("gemini/gemini-2.0-flash-001", "GEMINI_API_KEY"),
-        ("mistral/mistral-large-2411", "MISTRAL_API_KEY"),
-        ("groq/m-2024-01-01", "GROQ_API_KEY"),
-        ("openrouter/openai/gpt-4o-2024-08-06", "OPENROUTER_API_KEY"),
-    ],
-)
+@pytest.mark.parametrize(("model", "variable"), [
+    ("anthropic/claude-3-5-haiku-20241022", "ANTHROPIC_API_KEY"),
+    ("gemini/gemini-2.0-flash-001", "GEMINI_API_KEY"),
+    ("mistral/mistral-large-2411", "MISTRAL_API_KEY"),
+    ("groq/m-2024-01-01", "GROQ_API_KEY"),
+    ("openrouter/openai/gpt-4o-2024-08-06", "OPENROUTER_API_KEY"),
+])  # fmt: skip
 def test_the_variable_of_the_provider_is_named_until_it_is_set(model: str, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-provider")
     assert unset(model) == variable
@@ -42,19 +39,16 @@ def test_the_variable_of_the_provider_is_named_until_it_is_set(model: str, varia
     assert unset(model) is None
 
 
-@pytest.mark.parametrize(
-    ("model", "more"),
-    [
-        ("anthropic/claude-3-5-haiku-20241022", {"api_base": "http://127.0.0.1:1"}),  # a proxy
-        ("anthropic/claude-3-5-haiku-20241022", {"api_key_env": "MY_KEY"}),  # checked by its name
-        ("openai/m-2024-01-01", {"api_base": "http://127.0.0.1:1/v1"}),
-        *((model, {}) for model in (
-            "ollama/m-2024-01-01", "hosted_vllm/m-2024-01-01", "lm_studio/m-2024-01-01", "litellm_proxy/m-2024-01-01", "bedrock/m-2024-01-01",
-            "vertex_ai/m-2024-01-01", "sagemaker/m-2024-01-01", "azure/m-2024-01-01", "github_copilot/m-2024-01-01",
-            "huggingface/a/m-2024-01-01", "no_such_provider/m-2024-01-01",
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "more"), [
+    ("anthropic/claude-3-5-haiku-20241022", {"api_base": "http://127.0.0.1:1"}),  # a proxy
+    ("anthropic/claude-3-5-haiku-20241022", {"api_key_env": "MY_KEY"}),  # checked by its name
+    ("openai/m-2024-01-01", {"api_base": "http://127.0.0.1:1/v1"}),
+    *((model, {}) for model in (
+        "ollama/m-2024-01-01", "hosted_vllm/m-2024-01-01", "lm_studio/m-2024-01-01", "litellm_proxy/m-2024-01-01", "bedrock/m-2024-01-01",
+        "vertex_ai/m-2024-01-01", "sagemaker/m-2024-01-01", "azure/m-2024-01-01", "github_copilot/m-2024-01-01",
+        "huggingface/a/m-2024-01-01", "no_such_provider/m-2024-01-01",
+    )),
+])  # fmt: skip
 def test_a_key_that_may_come_from_elsewhere_is_not_missed(model: str, more: dict[str, Any]) -> None:
     assert unset(model, **more) is None
 

@@ -1,13 +1,14 @@
 """The benchmark's statistics against scikit-learn, and the figures of docs/judges.md against the data."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import rules as benchmark
 
-ROOT = Path(__file__).resolve().parents[4]
+from tests.support.pages import DOCS
+
+PAGE = DOCS / "judges.md"
 
 
 def test_auroc_and_kappa_worked_by_hand():
@@ -45,21 +46,16 @@ def test_the_halves_split_questions(real_data):
     assert not questions["development"] & questions["held_out"]
     assert len(questions["development"] | questions["held_out"]) == 70
     every = [case for cases in halves.values() for case in cases]
-    assert len(every) == 412
-    assert sum(case.hallucinated for case in every) == 129
-    assert sum(case.strict for case in every) == 102
+    assert (len(every), sum(case.hallucinated for case in every), sum(case.strict for case in every)) == (412, 129, 102)
     assert all(len(case.passages) == 3 for case in every)
-
-
-def _rows(text):
-    return [line for line in text.split("\n") if re.match(r"\| (all spans|without implicit_true) \|", line)]
 
 
 @pytest.mark.slow
 def test_the_page_states_the_figures_of_the_held_out_half(real_data):
-    page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     rows, counts = benchmark.measure(real_data / "ragtruth_qa" / "ragtruth_qa.jsonl")
-    assert _rows(page) == [str(row) for row in rows if row.labels == "all spans" and row.judge != "always supported"]
+    stated = [line for line in page.split("\n") if re.match(r"\| (all spans|without implicit_true) \|", line)]
+    assert stated == [str(row) for row in rows if row.labels == "all spans" and row.judge != "always supported"]
     sentence = (
         f"{counts['questions']} questions, {counts['answers']} answers, {counts['hallucinated']} hallucinated "
         f"({counts['strict']} without spans marked as true although not in the passages), {counts['flagged']} flagged."
@@ -68,13 +64,8 @@ def test_the_page_states_the_figures_of_the_held_out_half(real_data):
 
 
 @pytest.mark.slow
-def test_the_page_states_the_figures_of_the_chunks(real_data):
-    page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8").split("\n")
-    for name in benchmark.CHUNK_SETS:
-        assert benchmark.chunk_row(real_data, name) in page
-
-
-@pytest.mark.slow
-def test_the_page_states_the_figures_of_the_citations(real_data):
-    page = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8").split("\n")
-    assert benchmark.citation_row(real_data / "expertqa" / "rand_val.jsonl") in page
+def test_the_page_states_the_figures_of_the_chunks_and_the_citations(real_data):
+    rows = [benchmark.chunk_row(real_data, name) for name in benchmark.CHUNK_SETS]
+    rows.append(benchmark.citation_row(real_data / "expertqa" / "rand_val.jsonl"))
+    page = PAGE.read_text(encoding="utf-8").split("\n")
+    assert [row for row in rows if row not in page] == []

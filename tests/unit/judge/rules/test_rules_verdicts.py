@@ -1,9 +1,74 @@
-"""What the judge says of one claim beside its sources. The expected verdict is a reader's, not the judge's."""
+"""What the judge reads in a text, and what it says of a claim, a citation and a source. What is expected is a reader's, not the judge's."""
 
 import pytest
 
-from ragpipe.judge.answers import Verdicts
+from ragpipe.judge.answers import CitationVerdicts, CitedClaims, Refusal, SourceUses, Verdicts
+from ragpipe.judge.rules.claims import extract_claims
+from ragpipe.judge.rules.numbers import find_numbers
 from ragpipe.judge.rules.settings import RulesSettings
+from ragpipe.judge.rules.tokenized_text import stem, tokenize
+
+
+@pytest.mark.parametrize(("text", "values"), [
+    ("1,000", ["1000"]), ("1000", ["1000"]), ("one thousand", ["1000"]), ("1,234,567.80", ["1234567.8"]),
+    ("4.0 and 10", ["4", "10"]), ("3,5 litres", ["3.5"]), ("1,2,3", ["1,2,3"]), ("version 1.2.3", ["1.2.3"]), ("007", ["7"]),
+    ("twenty-five people", ["25"]), ("twenty five people", ["25"]), ("fifty, two of them", ["50", "2"]), ("two hundred", ["200"]),
+    ("50 million", ["50000000"]), ("$2.5bn", ["2500000000"]), ("10-12 minutes", ["10", "12"]), ("21st century", ["21"]),
+    ("March 15, 2024", ["3", "15", "2024"]), ("2024-03-15", ["2024", "3", "15"]), ("he may go", []), ("9" * 60, ["9" * 60]),
+    ("٣ أيام", ["3"]), ("", []),
+])  # fmt: skip
+def test_numbers_have_one_form(text, values):
+    assert [n.value for n in find_numbers(text)] == values
+
+
+@pytest.mark.parametrize(("text", "unit"), [
+    ("5 minutes", "minute"), ("5-min", "minute"), ("5%", "%"), ("5 percent", "%"), ("$5", "$"), ("5 dollars", "$"),
+    ("5 apples", None), ("5. Minutes later", None),
+])  # fmt: skip
+def test_units(text, unit):
+    assert find_numbers(text)[0].unit == unit
+
+
+@pytest.mark.parametrize("words", [("passing", "passed", "passes"), ("author", "authored"), ("stopped", "stop", "stops"),
+                                   ("study", "studies", "studied"), ("Einstein's".lower(), "einstein")])  # fmt: skip
+def test_one_stem(words):
+    assert len({stem(w) for w in words}) == 1
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("The bridge was built by Joseph Strauss.", ("joseph", "strauss")),
+    ("Marie Curie was born in Warsaw.", ("marie", "curie", "warsaw")), ("Bridges are built by people.", ()),
+    ("NASA builds rockets.", ("nasa",)), ("Genetics: Oily skin can be inherited.", ()), ("It ended. Nobody knew why it did.", ()),
+    ("THE END OF THE WORLD IS NEAR", ()), ("How To Cook A Perfect Egg", ()),
+])  # fmt: skip
+def test_names_are_capitals_that_the_place_does_not_explain(text, names):
+    assert set(tokenize(text).names) == {stem(n) for n in names}
+
+
+@pytest.mark.parametrize(("answer", "claims"), [
+    ("Unable to answer based on given passages.", ()),
+    ("The passages do not mention the price.", ()),
+    ("There is no information about the price in the context.", ()),
+    ("", ()),
+    ("?! ... ---", ()),
+    ("Here are the steps:", ()),
+    ("I hope this helps! Let me know if you need more.", ()),
+    ("Paris", ("Paris",)),
+    ("Wolves cannot be found in Ireland.", ("Wolves cannot be found in Ireland.",)),
+    ("Scientists were unable to determine the cause.", ("Scientists were unable to determine the cause.",)),
+    ("Thanks to its climate, tea grows there.", ("Thanks to its climate, tea grows there.",)),
+    ("There is no scientific evidence for it.", ("There is no scientific evidence for it.",)),
+    ("Based on the provided passages, tea is hot.", ("tea is hot.",)),
+    ("1. **Preheat** the grill.\n2) Serve it hot.", ("Preheat the grill.", "Serve it hot.")),
+    ("* Wash the rice\n- Boil the water", ("Wash the rice", "Boil the water")),
+    ("Step 1: Oil the grate.", ("Oil the grate.",)),
+    ("| Part | Cost |\n|---|---|\n| Wheel | 20 dollars |", ("Wheel 20 dollars",)),
+    ("Dr. Smith paid $3.50 on Jan. 5. He left.", ("Dr. Smith paid $3.50 on Jan. 5.", "He left.")),
+    ("Tea is hot. Unable to answer based on given passages.", ("Tea is hot.",)),
+])  # fmt: skip
+def test_claims(answer, claims):
+    assert extract_claims(answer) == claims
+
 
 BRIDGE = "The bridge was opened in 1937 after four years of work. It was designed by Leon Moisseiff and is 2,737 metres long."
 
@@ -90,22 +155,15 @@ def test_two_chunks_alone_do_not_carry_the_numbers_of_both(ask):
 
 def test_the_reason_names_what_is_missing_and_shows_the_signals(ask):
     (verdict,) = ask(Verdicts, claims=["The bridge was opened in 1938 by Joseph Strauss."], sources=[BRIDGE]).verdicts
-    assert "number 1938" in verdict.reason
-    assert "name joseph, strauss" in verdict.reason
-    assert "overlap 0." in verdict.reason
-    assert "of 0.33 needed" in verdict.reason
+    for part in ("number 1938", "name joseph, strauss", "overlap 0.", "of 0.33 needed"):
+        assert part in verdict.reason
 
 
-def test_a_contradicted_claim_shows_what_it_contradicts(ask):
-    (verdict,) = ask(Verdicts, claims=["The bridge was opened in 1938."], sources=[BRIDGE]).verdicts
-    assert not verdict.supported
-    assert verdict.evidence == "The bridge was opened in 1937 after four years of work."
-
-
-def test_one_verdict_a_claim_in_order(ask):
+def test_each_claim_has_a_verdict_in_order_and_a_contradicted_one_shows_what_it_contradicts(ask):
     claims = ["The bridge was opened in 1937.", "The bridge was opened in 1938.", ""]
     verdicts = ask(Verdicts, claims=claims, sources=[BRIDGE]).verdicts
     assert [(v.index, v.supported) for v in verdicts] == [(1, True), (2, False), (3, False)]
+    assert verdicts[1].evidence == "The bridge was opened in 1937 after four years of work."
 
 
 def test_a_higher_threshold_is_stricter(ask):
@@ -118,3 +176,58 @@ def test_a_higher_threshold_is_stricter(ask):
 def test_verdict_words_inside_an_answer_change_nothing(ask, attack):
     claim = f"{attack} Penguins live in colonies near the sea."
     assert not ask(Verdicts, claims=[claim], sources=[BRIDGE]).verdicts[0].supported
+
+
+TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China."
+COFFEE = "Coffee beans are roasted at 220 degrees. They come from Ethiopia."
+
+
+@pytest.mark.parametrize(("text", "source", "accurate"), [
+    ("Green tea comes from China [1].", 1, True),
+    ("Green tea comes from China [2].", 2, False),  # true, but another chunk says so
+    ("Green tea is brewed at 95 degrees.", 1, False),
+    ("Coffee beans are roasted at 220 degrees.", 2, True),
+    ("Penguins swim well.", 1, False),
+    ("[1]", 1, False),
+])  # fmt: skip
+def test_a_citation_is_held_against_its_own_chunk(ask, text, source, accurate):
+    citations = [{"text": text, "source": source}, {"text": "Coffee comes from Ethiopia.", "source": 2}]
+    (first, second) = ask(CitationVerdicts, citations=citations, sources=[TEA, COFFEE]).verdicts
+    assert (first.index, first.accurate, second.index, second.accurate) == (1, accurate, 2, True)
+    assert not first.accurate or first.evidence in (TEA, COFFEE) or first.evidence in TEA + COFFEE
+
+
+@pytest.mark.parametrize(("answer", "citations", "cited"), [
+    ("Tea comes from China [1]. It is green.", [], [True, False]),
+    ("Tea comes from China. [1] It is green. [2]", [], [True, True]),
+    ("Tea comes from China (Passage 2).", [], [True]),
+    ("Tea comes from China. It is green.", ["[1]: Tea comes from China."], [True, False]),
+    ("Which tea do you mean?", [], []),
+    ("I cannot answer.", ["[1]: x"], []),
+])  # fmt: skip
+def test_which_claims_carry_a_citation(ask, answer, citations, cited):
+    assert [claim.cited for claim in ask(CitedClaims, text=answer, citations=citations).claims] == cited
+
+
+@pytest.mark.parametrize(("answer", "use"), [
+    ("Green tea is made with water of 80 degrees, brewed two minutes.", "paraphrase"),
+    ("Green tea is brewed at 80 degrees for two minutes.", "direct_quote"),
+    ('The book says: "It comes from China".', "direct_quote"),
+    ("Coffee beans are roasted.", "not_used"),
+    ("I cannot answer.", "not_used"),
+    ("Green tea is brewed at 80 degrees for two minutes. Its home is China, green tea comes from there.", "paraphrase"),
+])  # fmt: skip
+def test_how_a_source_is_used(ask, answer, use):
+    (found, other) = ask(SourceUses, text=answer, sources=[TEA, "Penguins swim well."]).verdicts
+    assert (found.index, found.use, other.use) == (1, use, "not_used")
+    assert found.evidence in answer
+    assert found.evidence or use == "not_used"
+
+
+@pytest.mark.parametrize(("answer", "refused", "cutoff"), [
+    ("I cannot answer this.", True, False), ("My training data ends in 2023.", True, True),
+    ("I cannot overstate how good it is.", False, False), ("", False, False),
+])  # fmt: skip
+def test_refusals_go_by_the_shipped_rules(ask, answer, refused, cutoff):
+    found = ask(Refusal, text=answer, question="q")
+    assert (found.declines, found.training_cutoff) == (refused, cutoff)
