@@ -29,16 +29,13 @@ def test_the_three_files(tmp_path):
     assert [json.loads(line) for line in content.decode().splitlines()] == CASES
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     assert card == {
-        "cases": 3,
-        "outputs": {"live": 2, "old": 1},
+        "cases": 3, "outputs": {"live": 2, "old": 1},
         "counts": {
-            "category": {"(none)": 2, "grounded": 1},
-            "expected.behavior": {"(none)": 2, "reject": 1},
+            "category": {"(none)": 2, "grounded": 1}, "expected.behavior": {"(none)": 2, "reject": 1},
             "origin.kind": {"(none)": 2, "log": 1},
         },
-        **CARD,
-        "sha256": digest,
-    }
+        **CARD, "sha256": digest,
+    }  # fmt: skip
     text = (folder / "card.md").read_text(encoding="utf-8")
     assert "<b>" not in text.replace("\\<b\\>", "")
     assert "| category | grounded | 1 |" in text

@@ -21,12 +21,9 @@ def line(number):
     """A line of a log; no two questions are near: each has its own pair of words."""
     verb, word = VERBS[number % len(VERBS)], WORDS[number // len(VERBS) % len(WORDS)]
     return {
-        "id": f"t{number}",
-        "question": f"{verb} {word}: {verb[::-1]} {word[::-1]}?",
-        "category": TOPICS[number % 4],
-        "answer": f"Answer {number}.",
-        "recorded": {"grade": number % 5},
-    }
+        "id": f"t{number}", "question": f"{verb} {word}: {verb[::-1]} {word[::-1]}?", "category": TOPICS[number % 4],
+        "answer": f"Answer {number}.", "recorded": {"grade": number % 5},
+    }  # fmt: skip
 
 
 LOG = [line(number) for number in range(120)]

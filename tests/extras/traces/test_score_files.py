@@ -106,3 +106,25 @@ def test_without_a_run_nothing_is_written(here, capsys):
     assert main(["task=export", "formats=[otlp]"]) == 2
     assert "run=NAME" in capsys.readouterr().err
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_first_run_says_what_a_trace_lacks(here, capsys):
+    """Its step of retrieval says nothing of documents: the contexts are not recorded, and a line says what is lacking."""
+    ids, times = (
+        {"trace_id": f"0x{TRACE}", "span_id": f"0x{ROOT}"},
+        {"start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z"},
+    )
+    root = {"openinference.span.kind": "CHAIN", "input.value": "When?", "output.value": "At six."}
+    rows = [
+        {"name": "rag", "context": ids, "parent_id": None, "attributes": root},
+        {"name": "search", "context": {**ids, "span_id": f"0x{STEP}"}, "parent_id": ids["span_id"],
+         "attributes": {"openinference.span.kind": "RETRIEVER"}},
+    ]  # fmt: skip
+    common = {"kind": "INTERNAL", "status": {}, "events": [], **times}
+    Path("spans.jsonl").write_text("".join(json.dumps(row | common) + "\n" for row in rows))
+    assert main(["spans.jsonl"]) == 0
+    out = capsys.readouterr()
+    said = " ".join((out.out + out.err).split())
+    assert "the step search records no documents" in said
+    assert "faithfulness" in said.partition("not measured")[2]

@@ -32,15 +32,12 @@ def traces(tmp_path):
 def span(span_id, parent, kind, start, end, **attributes):
     """A span in the console exporter's form, with a second of its minute as its start and end."""
     return {
-        "name": kind.lower(),
-        "context": {"trace_id": f"0x{TRACE}", "span_id": f"0x{span_id}"},
-        "parent_id": parent and f"0x{parent}",
-        "start_time": f"2026-01-01T00:00:{start:02d}Z",
-        "end_time": f"2026-01-01T00:00:{end:02d}Z",
-        "status": {"status_code": attributes.pop("status", "OK")},
+        "name": kind.lower(), "context": {"trace_id": f"0x{TRACE}", "span_id": f"0x{span_id}"},
+        "parent_id": parent and f"0x{parent}", "start_time": f"2026-01-01T00:00:{start:02d}Z",
+        "end_time": f"2026-01-01T00:00:{end:02d}Z", "status": {"status_code": attributes.pop("status", "OK")},
         "attributes": {"openinference.span.kind": kind, **{k.replace("__", "."): v for k, v in attributes.items()}},
         "events": attributes.pop("events", []),
-    }
+    }  # fmt: skip
 
 
 def test_children_before_parents_and_tokens_that_are_counted_once(traces):

@@ -112,19 +112,16 @@ def test_a_folder_that_cannot_be_read_hides_no_other() -> None:
     assert "Permission denied" in runs["good/bbbbbbbbbbbb"].reason
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("/env/lib/ragpipe/__main__.py +experiment=x 'dataset.sample={rate: 0.05}'", "python -m ragpipe +experiment=x 'dataset.sample={rate: 0.05}'"),
-        ("/usr/bin/ragpipe name=x", "python -m ragpipe name=x"),
-        ("/env/ragpipe/__main__.py 'name=x; rm -rf ~' '$(id)'", "python -m ragpipe 'name=x; rm -rf ~' '$(id)'"),
-        ("rm -rf /", ""),
-        ("/tmp/notragpipe x", ""),
-        ("my_script.py", ""),
-        ("'unbalanced", ""),
-        ("", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("command", "expected"), [
+    ("/env/lib/ragpipe/__main__.py +experiment=x 'dataset.sample={rate: 0.05}'", "python -m ragpipe +experiment=x 'dataset.sample={rate: 0.05}'"),
+    ("/usr/bin/ragpipe name=x", "python -m ragpipe name=x"),
+    ("/env/ragpipe/__main__.py 'name=x; rm -rf ~' '$(id)'", "python -m ragpipe 'name=x; rm -rf ~' '$(id)'"),
+    ("rm -rf /", ""),
+    ("/tmp/notragpipe x", ""),
+    ("my_script.py", ""),
+    ("'unbalanced", ""),
+    ("", ""),
+])  # fmt: skip
 def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expected: str) -> None:
     assert resume_command(command) == expected
 

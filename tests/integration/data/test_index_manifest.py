@@ -240,14 +240,8 @@ def test_two_indexes_are_compared(here, capsys):
     folder = next(Path("outputs/v7/comparisons").iterdir())
     index = json.loads((folder / "comparison.json").read_text())["comparisons"][0]["index"]
     assert index["documents"] == {
-        "base": 2,
-        "candidate": 2,
-        "n_lost": 1,
-        "lost": ["scan.pdf"],
-        "n_new": 1,
-        "new": ["new.md"],
-        "n_rechunked": 1,
-    }
+        "base": 2, "candidate": 2, "n_lost": 1, "lost": ["scan.pdf"], "n_new": 1, "new": ["new.md"], "n_rechunked": 1,
+    }  # fmt: skip
     assert index["chunk_size"] == {"unit": "tokens", "base": 200.0, "candidate": 150.0}
     assert index["gold"] == {"n": 2, "n_lost": 1, "n_found": 0, "lost": [{"document": "scan.pdf", "n_samples": 2, "samples": ["q2", "q3"]}]}
     rows = index["recall"]["by_doc_type"]

@@ -1,18 +1,21 @@
-"""Systems that are asked: a Python callable and an HTTP endpoint, collected with a journal."""
+"""Systems that are asked, collected with a journal. What a Python system may be and return: objects with methods, classes, models; and
+which exceptions are met again."""
 
 import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError, Incomplete, RagpipeError
 from ragpipe.core.sample import Sample
-from ragpipe.data.live_system import LiveMethod, open_methods
+from ragpipe.data.live_system import LiveMethod, failure_of_exception, open_methods
+from ragpipe.data.python_system import fields_of_result
 from ragpipe.data.system_settings import HttpSystem, PythonSystem
-from ragpipe.runs.collect_outputs import CollectStage
+from ragpipe.runs.collect_outputs import CollectStage, token_usage
 from ragpipe.runs.collected_outputs import collected_outputs, has_failures
 from ragpipe.store.journal import HEADER
 from tests.support.waiting import HANGS_AFTER_S
@@ -34,9 +37,9 @@ def plugin(code_here):
     )
 
 
-async def collect(settings, journal, plugins=("myrag",)):
+async def collect(settings, journal, plugins=("myrag",), samples=SAMPLES):
     """The one output of each sample."""
-    await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(SAMPLES))
+    await CollectStage(open_methods(settings, plugins), journal).run(lambda: iter(samples))
     return {name: output for name, (output,) in collected_outputs(journal).items()}
 
 
@@ -45,10 +48,9 @@ async def test_a_system_never_sees_labels(plugin, tmp_path):
     assert found["s0"].answer == "history id meta params question"
 
 
-@pytest.mark.parametrize(
-    ("function", "limit", "error"),
-    [("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s")],
-)
+@pytest.mark.parametrize(("function", "limit", "error"), [
+    ("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s"),
+])  # fmt: skip
 async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path, function, limit, error):
     found = await collect(PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl")
     assert found.pop("s0").answer == "well"
@@ -131,23 +133,13 @@ async def test_an_output_that_cannot_be_kept_ends_the_collection(plugin, tmp_pat
     assert stage.collected == 0
 
 
-@pytest.mark.parametrize(
-    ("raised", "error"),
-    [(TimeoutError("my index, 5 s"), "TimeoutError: my index, 5 s"), (asyncio.CancelledError("by a pool"), "CancelledError: by a pool")],
-)
-async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(tmp_path, raised, error):
-    class Raising:
-        async def answer(self, sample):
-            if sample.id == "s1":
-                raise raised
-            return {"answer": "a"}
-
-        async def close(self): ...
-
+@pytest.mark.parametrize("raised", [TimeoutError("my index, 5 s"), asyncio.CancelledError("by a pool")])
+async def test_what_a_system_raises_itself_is_neither_the_time_limit_nor_the_end(tmp_path, raised):
     settings = PythonSystem(kind="python", callable="a:b", timeout_s=60, retries=0)
-    assert await CollectStage([LiveMethod(settings, Raising())], tmp_path / "j.jsonl").run(lambda: iter(SAMPLES)) == {"default": 6}
+    stage = CollectStage([LiveMethod(settings, Flaky({"s1"}, raised))], tmp_path / "j.jsonl")
+    assert await stage.run(lambda: iter(SAMPLES)) == {"default": 6}
     errors = {name: output.error for name, (output,) in collected_outputs(tmp_path / "j.jsonl").items()}
-    assert str(errors.pop("s1")).partition(" (test_live.py:")[0] == error
+    assert str(errors.pop("s1")).partition(" (test_live.py:")[0] == f"{type(raised).__name__}: {raised}"
     assert errors == {f"s{i}": None for i in (0, 2, 3, 4, 5)}
 
 
@@ -160,13 +152,13 @@ def test_a_missing_header_variable_is_refused(monkeypatch):
 class Flaky:
     """A system that fails for some samples; remembers whom it was asked for."""
 
-    def __init__(self, failing):
-        self.failing, self.asked = failing, list[str]()
+    def __init__(self, failing, error=None):
+        self.failing, self.error, self.asked = failing, error or ValueError("down"), list[str]()
 
     async def answer(self, sample):
         self.asked.append(sample.id)
         if sample.id in self.failing:
-            raise ValueError("down")
+            raise self.error
         return {"answer": sample.id}
 
     async def close(self): ...
@@ -192,3 +184,191 @@ async def test_a_system_that_is_down_ends_the_collection(tmp_path):
     up = Flaky(set())
     await CollectStage([LiveMethod(settings, up)], tmp_path / "j.jsonl").run(lambda: iter(samples))
     assert len(up.asked) == 47
+
+
+SAMPLE = Sample(id="s1", question="Capital?")
+MODULE = """
+from dataclasses import dataclass, field
+from pydantic import BaseModel
+
+def words(sample): yield from ("Paris", " it", " is")
+
+async def later(sample): return {"answer": "Paris it is", "contexts": ["one"]}
+def lazy(sample): return later(sample)
+
+class Chain:
+    prefix = "sync"
+    def invoke(self, value): return f"{self.prefix} {value}"
+
+class Engine:
+    async def aquery(self, value): return f"async {value}"
+
+class Both:
+    def invoke(self, value): raise AssertionError
+    async def ainvoke(self, value): return f"async {value}"
+
+class Needs:
+    def __init__(self, index): ...
+
+chain, engine, both = Chain(), Engine(), Both()
+
+class Holder:
+    inner = Chain()
+holder = Holder()
+
+class Model(BaseModel):
+    answer: str = "Paris it is"
+    contexts: list[str] = ["one"]
+    version: str | None = None
+
+@dataclass
+class Data:
+    answer: str = "Paris it is"
+    contexts: list[str] = field(default_factory=lambda: ["one"])
+
+def model(sample): return Model()
+def data(sample): return Data()
+def tuples(sample): return {"answer": "Paris it is", "contexts": ("one",)}
+class Doc:
+    page_content, metadata = "one", {"source": "a.md"}
+def pair(sample): return "Paris it is", [Doc()]
+def nothing_to_call(): ...
+def fails(sample): return sample["index"]
+number = 7
+"""
+
+
+@pytest.fixture
+def forms(code_here):
+    (code_here / "forms.py").write_text(MODULE)
+    return code_here
+
+
+async def answered(folder, name, **settings):
+    python = PythonSystem(kind="python", callable=f"forms:{name}", **settings)
+    return (await collect(python, folder / "j.jsonl", ["forms"], [SAMPLE]))["s1"]
+
+
+@pytest.mark.parametrize("name", ["later", "lazy", "model", "data", "tuples", "pair"])
+async def test_every_way_to_answer_gives_one_answer(forms, name):
+    output = await answered(forms, name)
+    assert (output.error, output.answer) == (None, "Paris it is")
+    assert [chunk.text for chunk in output.chunks or []] == ["one"]
+
+
+async def test_an_exception_is_told_with_its_file_and_line(forms):
+    line = next(number for number, text in enumerate(MODULE.splitlines(), 1) if text.startswith("def fails"))
+    output = await answered(forms, "fails")
+    assert output.error == f"KeyError: 'index' (forms.py:{line})"
+
+
+@pytest.mark.parametrize(("name", "fix"), [
+    ("forms:tupels", "did you mean tuples?"), ("forms.part:x", "is its folder on PYTHONPATH?"), ("froms:tuples", "did you mean forms?"),
+])  # fmt: skip
+def test_a_callable_that_is_not_there(forms, name, fix):
+    with pytest.raises(ConfigError) as caught:
+        list(open_methods(PythonSystem(kind="python", callable=name), ["forms"]))
+    assert caught.value.problems[0].fix == fix
+
+
+DOCUMENT = {"id": None, "metadata": {"source": "a.md"}, "page_content": "one", "type": "Document"}
+
+
+class _Document:
+    """As LangChain has it."""
+
+    page_content, metadata, id = "one", {"source": "a.md"}, None
+
+
+FOUND = {"answer": "yes", "chunks": [{"text": "one", "doc_id": "a.md"}]}
+RESULTS = [
+    ({"input": "?", "context": [_Document()], "answer": "yes"}, FOUND),
+    ({"input": "?", "context": [DOCUMENT], "answer": "yes"}, FOUND),
+    ({"question": "?", "context": [_Document()], "answer": "yes"}, FOUND),  # the state of a LangGraph tutorial
+    ({"context": (DOCUMENT,), "answer": "yes"}, FOUND),
+    ({"query": "?", "result": "yes", "source_documents": [_Document()]}, FOUND),
+    ({"result": "yes", "source_documents": [DOCUMENT]}, FOUND),
+    ({"answer": "yes", "documents": [DOCUMENT]}, FOUND),
+    ({"answer": "yes", "contexts": [DOCUMENT]}, FOUND),
+    ({"answer": "yes", "context": ["one"]}, {"answer": "yes", "contexts": ["one"]}),
+    ({"input": "?", "answer": "yes", "context": []}, {"answer": "yes", "contexts": []}),
+    ({"answer": "yes", "context": ["one"], "took": 1}, {"answer": "yes", "contexts": ["one"], "took": 1}),
+    # what may mean two things stays as it is
+    *((result, result) for result in (
+        {"answer": "yes", "context": "one text"}, {"answer": "yes", "context": [{"body": "one"}]},
+        {"answer": "yes", "context": ["one"], "documents": ["two"]}, {"answer": "yes", "contexts": ["one"], "context": ["two"]},
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("result", "fields"), RESULTS)
+def test_documents_are_found_where_chains_put_them(result, fields):
+    assert fields_of_result(result) == fields
+
+
+@pytest.mark.parametrize(("name", "settings", "answer"), [
+    ("chain", {}, "sync Capital?"),
+    ("Chain", {}, "sync Capital?"),
+    ("holder.inner.invoke", {}, "sync Capital?"),
+    ("engine", {}, "async Capital?"),
+    ("both", {}, "async Capital?"),
+    ("chain", {"input": "{input: question}"}, "sync {'input': 'Capital?'}"),
+    ("chain", {"input": "params.k", "params": {"k": 5}}, "sync 5"),
+])  # fmt: skip
+async def test_an_object_gets_the_question_unless_input_says_otherwise(forms, name, settings, answer):
+    assert (await answered(forms, name, **settings)).answer == answer
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("number", "something that can be called"), ("Needs", "a class that needs no arguments"), ("absent", "importable"),
+    ("words", r"type[\s\S]*found: +generator[\s\S]*answer"),  # a stream of pieces
+])  # fmt: skip
+async def test_what_cannot_be_called_or_gives_a_stream_is_refused(forms, name, told):
+    with pytest.raises(ConfigError, match=told):
+        await answered(forms, name)
+
+
+class _StatusError(Exception):
+    """With those of `status_code`, `response` and `retry_after` that are given."""
+
+    def __init__(self, **attributes):
+        self.__dict__ |= attributes
+
+
+class TransportError(Exception):
+    """As httpx has one above all that goes wrong on the way."""
+
+
+class ReadError(TransportError): ...
+
+
+@pytest.mark.parametrize(("error", "kind", "wait"), [
+    (ConnectionError("down"), "network", None),
+    (TimeoutError("slow"), "network", None),
+    (ReadError("cut"), "network", None),
+    (_StatusError(status_code=429), "rate_limit", None),
+    (_StatusError(status_code=503), "server_error", None),
+    (_StatusError(status_code=400), "bad_request", None),
+    (_StatusError(response=SimpleNamespace(status_code=503, headers={"Retry-After": "4"})), "server_error", 4.0),
+    (_StatusError(retry_after=2.5), "rate_limit", 2.5),
+    (ValueError("no index"), "bad_request", None),
+    (OSError("disk"), "bad_request", None),
+])  # fmt: skip
+def test_which_exceptions_may_pass(error, kind, wait):
+    failure = failure_of_exception(error)
+    assert (failure.kind, failure.retry_after) == (kind, wait)
+
+
+@pytest.mark.parametrize(("usage", "counts"), [
+    ({"tokens_in": 3, "cost_usd": 0.1}, {"tokens_in": 3, "cost_usd": 0.1}),
+    (
+        {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": None}},
+        {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 4},
+    ),
+    (
+        {"input_tokens": 9, "output_tokens": 2, "output_token_details": {"reasoning": 1}, "service_tier": None},
+        {"input_tokens": 9, "output_tokens": 2, "reasoning_tokens": 1},
+    ),
+])  # fmt: skip
+def test_nested_counts_of_tokens_are_taken_out(usage, counts):
+    assert token_usage(usage) == counts

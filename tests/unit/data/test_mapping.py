@@ -277,3 +277,19 @@ def test_a_mapping_written_down_reads_back_as_the_same_mapping(file):
     again = DatasetSettings.model_validate(yaml.safe_load(written))
     assert again == settings
     assert again.identity() == settings.identity()
+
+
+@pytest.mark.parametrize(("option", "asked"), [
+    ("eval_set", {"input": {"query": "Who?"}}), ("golden_set", {"question": "Who?"}), ("query_logs", {"question": "Who?", "context": []}),
+    ("graphrag", {"question": "Who?", "ground_truth": "Ada.", "method": "m"}),
+])  # fmt: skip
+def test_the_options_of_the_documents_read_timings_usage_and_errors(open_file, option, asked):
+    plain = yaml.safe_load((conf_dir() / "dataset" / f"{option}.yaml").read_text(encoding="utf-8"))
+    operations = {"timings": {"total": 1200.0}, "usage": {"tokens_in": 7.0, "cost_usd": 0.014}}
+    said = [{"response" if option == "eval_set" else "answer": "Ada.", **operations}, {"error": "timed out"}]
+    rows = [{**asked, **({"output": output} if option == "eval_set" else output)} for output in said]
+    rows = [{"queryLogId" if option == "query_logs" else "id": f"{n}", **row} for n, row in enumerate(rows)]
+    settings = {key: value for key, value in plain.items() if key not in ("path", "files")}
+    good, failed = (record.output for record in open_file({"d.json": json.dumps(rows)}, **settings))
+    assert (good.timings, good.usage, good.error) == (*operations.values(), None)
+    assert (failed.answer, failed.error) == (None, "timed out")

@@ -55,14 +55,11 @@ def test_a_path_that_main_leaves_out_is_refused(ids, place):
 
 
 @pytest.mark.parametrize("place", ["local", "memory"])
-@pytest.mark.parametrize(
-    ("pattern", "found"),
-    [
-        ("*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"]), (".*.jsonl", [".h.jsonl"]), ("[ab]*.jsonl", ["a.jsonl", "b.jsonl"]),
-        ("[!a]*.jsonl", ["b.jsonl", "c.jsonl"]), ("**/*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl", "d/a.jsonl"]),
-        (".s/*.jsonl", [".s/a.jsonl"]), ("?*/a.jsonl", ["d/a.jsonl"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("pattern", "found"), [
+    ("*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"]), (".*.jsonl", [".h.jsonl"]), ("[ab]*.jsonl", ["a.jsonl", "b.jsonl"]),
+    ("[!a]*.jsonl", ["b.jsonl", "c.jsonl"]), ("**/*.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl", "d/a.jsonl"]),
+    (".s/*.jsonl", [".s/a.jsonl"]), ("?*/a.jsonl", ["d/a.jsonl"]),
+])  # fmt: skip
 def test_a_pattern_takes_hidden_files_only_where_it_names_the_dot(ids, place, pattern, found):
     names = ["a.jsonl", "b.jsonl", "c.jsonl", ".h.jsonl", "d/a.jsonl", "d/.h.jsonl", ".s/a.jsonl"]
     assert ids(place, names, "", main=pattern) == found

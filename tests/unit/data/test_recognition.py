@@ -150,14 +150,10 @@ def test_the_native_form_with_the_words_that_a_reader_needs(tmp_path, name, cont
     assert (found.option, found.arguments) == ("jsonl", words)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        {**NATIVE, "ticket": 7}, {"question": "Why?"}, {"q": "Why?", "a": "Because."}, {"id": "1", "text": "a corpus"},
-        {"input": "Why?", "output": "Because."},
-    ],
-    ids=["one unknown name", "a question alone", "own names", "corpus", "input and output"],
-)  # fmt: skip
+@pytest.mark.parametrize("content", [
+    {**NATIVE, "ticket": 7}, {"question": "Why?"}, {"q": "Why?", "a": "Because."}, {"id": "1", "text": "a corpus"},
+    {"input": "Why?", "output": "Because."},
+], ids=["one unknown name", "a question alone", "own names", "corpus", "input and output"])  # fmt: skip
 def test_an_unknown_shape_is_not_guessed(tmp_path, content):
     assert recognise(_written(tmp_path, "a.jsonl", json.dumps(content) + "\n" + json.dumps(content))) is None
 
@@ -201,18 +197,15 @@ def test_pickles_archives_pipes_and_absent_files(tmp_path):
         recognise(tmp_path / "absent.json")
 
 
-@pytest.mark.parametrize(
-    ("record", "option"),
-    [
-        ({"id": "rag-1", "input": {"query": "What?"}, "expected": {"behavior": "answer"}}, "eval_set"),
-        ({"query": "What stock should I buy?", "expected_behavior": "reject", "category": "should_reject_policy"}, "eval_set"),
-        ({"query": "What?", "response": "This.", "context": [], "human_faithfulness": 0.8}, "eval_set"),
-        ({"id": "g1", "question": "What?", "gold_supports": [{"rel_path": "a.md"}], "multi_hop": False}, "golden_set"),
-        ({"queryLogId": "ql-1", "question": "What?", "answer": "This.", "context": []}, "query_logs"),
-        ({"question": "What?", "ground_truth": "This.", "method": "local_search", "answer": "It.", "ragas_faithfulness": 100.0}, "graphrag"),
-        ({"question": "What?", "ground_truth": "This.", "answers": {"local_search": {"answer": "It."}}}, "graphrag"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("record", "option"), [
+    ({"id": "rag-1", "input": {"query": "What?"}, "expected": {"behavior": "answer"}}, "eval_set"),
+    ({"query": "What stock should I buy?", "expected_behavior": "reject", "category": "should_reject_policy"}, "eval_set"),
+    ({"query": "What?", "response": "This.", "context": [], "human_faithfulness": 0.8}, "eval_set"),
+    ({"id": "g1", "question": "What?", "gold_supports": [{"rel_path": "a.md"}], "multi_hop": False}, "golden_set"),
+    ({"queryLogId": "ql-1", "question": "What?", "answer": "This.", "context": []}, "query_logs"),
+    ({"question": "What?", "ground_truth": "This.", "method": "local_search", "answer": "It.", "ragas_faithfulness": 100.0}, "graphrag"),
+    ({"question": "What?", "ground_truth": "This.", "answers": {"local_search": {"answer": "It."}}}, "graphrag"),
+])  # fmt: skip
 def test_the_shapes_of_the_source_documents(tmp_path, record, option):
     found = recognise(_written(tmp_path, "a.json", [record, record]))
     assert (found.option, found.others) == (option, ())

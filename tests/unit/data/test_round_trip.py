@@ -36,23 +36,15 @@ verdicts = st.none() | st.booleans() | numbers | st.integers(-9, 9) | st.builds(
 recorded = verdicts | some(verdicts) | st.dictionaries(texts, verdicts, max_size=2)
 anchors = st.builds(Anchor, rel_path=texts, heading_path=maybe(texts), snippets=some(texts), role=st.sampled_from([None, "newer", "older"]))
 samples = st.builds(
-    Sample,
-    id=names,
-    question=names,
-    history=some(st.builds(Turn, role=st.sampled_from(["user", "assistant"]), text=texts)),
-    references=some(texts),
-    relevant_docs=maybe(some(texts)),
-    relevant_chunks=maybe(some(texts)),
-    gains=maybe(st.dictionaries(texts, numbers, max_size=2)),
-    anchors=maybe(some(anchors)),
+    Sample, id=names, question=names, history=some(st.builds(Turn, role=st.sampled_from(["user", "assistant"]), text=texts)),
+    references=some(texts), relevant_docs=maybe(some(texts)), relevant_chunks=maybe(some(texts)),
+    gains=maybe(st.dictionaries(texts, numbers, max_size=2)), anchors=maybe(some(anchors)),
     required_support_groups=maybe(some(some(texts | anchors))),
     recency_conflict_rule=st.sampled_from([None, "cite_newer", "cite_both", "acknowledge_both"]),
     answerable=maybe(st.booleans()),
     expected=maybe(st.builds(Expected, behavior=st.sampled_from([None, "answer", "reject"]), citations=maybe(some(texts)))),
-    category=maybe(texts),
-    tags=some(texts),
-    meta=st.dictionaries(texts, plain, max_size=2),
-)
+    category=maybe(texts), tags=some(texts), meta=st.dictionaries(texts, plain, max_size=2),
+)  # fmt: skip
 chunks = st.builds(
     Chunk, id=texts, doc_id=maybe(texts), rank=st.integers(1, 9), score=maybe(numbers), text=texts, heading_path=maybe(texts)
 )

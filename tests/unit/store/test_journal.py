@@ -59,15 +59,12 @@ def test_an_empty_file_is_a_new_journal(tmp_path: Path) -> None:
     assert path.read_bytes() == HEADER + b'{"a":1}\n'
 
 
-@pytest.mark.parametrize(
-    ("content", "lines"),
-    [
-        (b'{"format":1}\n{"a":1}\n', [1]), (b'{"a":1}\n', [1]), (b'{"format":true}\n', [1]), (b"[]\n", [1]),
-        (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]), (HEADER + b'\n{"c":1}\n', [2]),
-        (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]), (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
-        (HEADER + b"[" * 100_000 + b"\n{}\n", [2]), (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "lines"), [
+    (b'{"format":1}\n{"a":1}\n', [1]), (b'{"a":1}\n', [1]), (b'{"format":true}\n', [1]), (b"[]\n", [1]),
+    (HEADER + b'{"a":1}\n{"b":\n{"c":1}\n', [3]), (HEADER + b'\n{"c":1}\n', [2]),
+    (HEADER + b'{"a":NaN}\n{"a":1e999}\n"text"\n{"c":1}\n', [2, 3, 4]), (HEADER + b'{"a":"\xff"}\n{}\n', [2]),
+    (HEADER + b"[" * 100_000 + b"\n{}\n", [2]), (HEADER + b"\x00\x00\x00\x00\n{}\n", [2]),
+])  # fmt: skip
 def test_any_other_bad_line_is_refused_with_its_number_and_left_alone(tmp_path: Path, content: bytes, lines: list[int]) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(content)

@@ -170,14 +170,11 @@ def table_of_tables(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        {"sample_id": "q3"}, {"sample_id": "q3", "method": "b"}, {"method": None}, {"method": None, "repeat": 2},
-        {"sample_id": "q5", "method": "a", "repeat": 1}, {"repeat": 2, "sample_id": "q0"}, {"sample_id": "not there"},
-        {},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("cells", [
+    {"sample_id": "q3"}, {"sample_id": "q3", "method": "b"}, {"method": None}, {"method": None, "repeat": 2},
+    {"sample_id": "q5", "method": "a", "repeat": 1}, {"repeat": 2, "sample_id": "q0"}, {"sample_id": "not there"},
+    {},
+])  # fmt: skip
 def test_the_rows_with_these_cells(table_of_tables: Path, cells: dict[str, Any]) -> None:
     expected = {place: row for place, row in enumerate(ROWS) if row.items() >= cells.items()}
     assert query_rows(table_of_tables, **cells) == list(expected.values())

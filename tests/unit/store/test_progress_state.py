@@ -35,24 +35,10 @@ from tests.support.page_blocks import block_json
 
 AT = "2026-11-23T08:00:00.000Z"
 STATE = ProgressState(
-    "judging",
-    Process("node7", 4242, "boot.1.2"),
-    AT,
-    AT,
-    CaseCounts(40, 12, 3),
-    CallCounts(96, 90, 4, 3, 2),
-    TextCounts(7, 1),
-    "2026-11-23T08:00:12.000Z",
-    "429",
-    4.5,
-    12345,
-    None,
-    1,
-    {"deadline": 1},
-    80.0,
-    "ragpipe name=x",
+    "judging", Process("node7", 4242, "boot.1.2"), AT, AT, CaseCounts(40, 12, 3), CallCounts(96, 90, 4, 3, 2), TextCounts(7, 1),
+    "2026-11-23T08:00:12.000Z", "429", 4.5, 12345, None, 1, {"deadline": 1}, 80.0, "ragpipe name=x",
     LimitFigures(2, 1, 300.0, 60_000.0, 288.5, 11),
-)
+)  # fmt: skip
 
 
 def view(folder: Path) -> ProgressView:
@@ -105,15 +91,12 @@ def test_what_is_no_state_is_none(tmp_path: Path, content: bytes) -> None:
     assert read_progress(path) is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("phase", "dancing"), ("pid", "x"), ("pid", None), ("updatedAt", "yesterday"), ("updatedAt", "2026-11-23T08:00:00"),
-        ("cases", []), ("calls", {"sent": "many"}), ("errorGroups", [1]), ("waitingUntil", "soon"), ("waitingUntil", "2026-11-23T08:00:00"),
-        ("startedAt", "0001-01-01T00:00:00+14:00"), ("secondsLeft", "x"), ("secondsLeft", float("nan")), ("secondsLeft", float("inf")),
-        ("ratePerSecond", -1), ("tokens", 10**400), ("usd", float("inf")), ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("key", "value"), [
+    ("phase", "dancing"), ("pid", "x"), ("pid", None), ("updatedAt", "yesterday"), ("updatedAt", "2026-11-23T08:00:00"),
+    ("cases", []), ("calls", {"sent": "many"}), ("errorGroups", [1]), ("waitingUntil", "soon"), ("waitingUntil", "2026-11-23T08:00:00"),
+    ("startedAt", "0001-01-01T00:00:00+14:00"), ("secondsLeft", "x"), ("secondsLeft", float("nan")), ("secondsLeft", float("inf")),
+    ("ratePerSecond", -1), ("tokens", 10**400), ("usd", float("inf")), ("cases", {"total": 10**20, "done": 0, "resumed": 0}),
+])  # fmt: skip
 def test_a_state_with_a_wrong_value_is_none(tmp_path: Path, key: str, value: Any) -> None:
     path = tmp_path / ".progress.json"
     path.write_text(json.dumps({"state": STATE.as_json() | {key: value}}))
