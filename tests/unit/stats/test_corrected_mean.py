@@ -78,7 +78,6 @@ def test_few_or_no_residuals_are_no_certainty() -> None:
     carrying = np.sum(residuals**2) ** 2 / np.sum(residuals**4)
     widening = 1 - carrying / 6
     assert result.slope == pytest.approx(slope)
-    assert result.error is not None
     widened = (40**2 * result.error**2 + widening) / (40 + widening) ** 2
     assert bounds(result.interval) == pytest.approx(wilson(0.475, 0.475 * 0.525 / widened, 38))
     # the value is the judge's mean, and the interval is wider than that of as many labels.
@@ -145,7 +144,6 @@ def test_the_value_is_that_of_ppi_python(seed: int) -> None:
     is_labelled = np.zeros(400, dtype=bool)
     is_labelled[rng.choice(400, 60, replace=False)] = True
     result = corrected_mean(scores, np.where(is_labelled, labels, NONE), low=0, high=1)
-    assert result.slope is not None
     theirs = ppi.ppi_mean_pointestimate(labels[is_labelled], scores[is_labelled], scores[~is_labelled], lam=result.slope * 340 / 400)
     assert result.value == pytest.approx(theirs.item(), abs=1e-12)
 
@@ -192,6 +190,3 @@ def test_what_is_no_case_is_refused() -> None:
     scores[3] = NONE
     with pytest.raises(ValueError, match="finite score"):
         corrected_mean(scores, labels, low=0, high=1)
-
-
-"""Grade by the judge, grade by people, question."""

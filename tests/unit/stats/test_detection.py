@@ -8,26 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragpipe.stats.detection import (
-    auroc,
-    balanced_accuracy,
-    estimate_auroc,
-    estimate_balanced_accuracy,
-    estimate_sensitivity,
-    estimate_specificity,
-)
+from ragpipe.stats import detection
+from ragpipe.stats.detection import auroc, balanced_accuracy, estimate_auroc, estimate_balanced_accuracy
 from ragpipe.stats.intervals import estimate_mean, estimate_rate
-
-ROWS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8), st.integers(0, 6)), max_size=50)
-"""Label, score, question."""
 
 
 def array(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)
-
-
-def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (array(*(r[0] for r in rows)), array(*(r[1] / 8 for r in rows)), np.array([r[2] for r in rows], dtype=np.int64))
 
 
 LABELS, SCORES = array(1, 1, 1, 0, 0), array(0.9, 0.6, 0.4, 0.6, 0.1)
@@ -97,9 +84,9 @@ def test_rates_by_hand() -> None:
     labels, verdicts = array(1, 1, 1, 1, 0, 0), array(1, 1, 0, 1, 0, 1)
     questions = np.array([3, 3, 5, 6, 3, 6])
     assert balanced_accuracy(labels, verdicts).value == 0.625
-    assert estimate_sensitivity(labels, verdicts, questions) == estimate_rate(array(1, 1, 0, 1), np.array([3, 3, 5, 6]))
-    assert estimate_specificity(labels, verdicts, questions) == estimate_rate(array(1, 0))
-    assert estimate_sensitivity(array(0, 0), array(0, 1)).reason == "no_values"
+    assert detection.estimate_sensitivity(labels, verdicts, questions) == estimate_rate(array(1, 1, 0, 1), np.array([3, 3, 5, 6]))
+    assert detection.estimate_specificity(labels, verdicts, questions) == estimate_rate(array(1, 0))
+    assert detection.estimate_sensitivity(array(0, 0), array(0, 1)).reason == "no_values"
     # one positive of six is missed. Without it 1, without another positive (4/5 + 1)/2 = 9/10, without a negative 11/12. The
     # mean of the ten is (1 + 5 * 9/10 + 4 * 11/12) / 10 = 11/12; squares 1/144 + 5/3600 = 1/120, times 9/10; t(9) =
     # 2.2621571627409915.
@@ -140,16 +127,16 @@ def test_labels_and_verdicts_are_classes() -> None:
 
 
 @pytest.mark.slow
-@given(ROWS)
-def test_the_same_as_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8)), max_size=50))
+def test_the_same_as_scikit_learn(rows: list[tuple[int, int]]) -> None:
     from sklearn import metrics
 
-    labels, scores, _ = columns(rows)
+    labels, scores = array(*(label for label, _ in rows)), array(*(score / 8 for _, score in rows))
     verdicts = (scores >= 0.5).astype(float)
     if len(set(labels.tolist())) < 2:
         assert auroc(labels, scores).value is balanced_accuracy(labels, verdicts).value is None
         return
     assert auroc(labels, scores).value == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
-    assert estimate_sensitivity(labels, verdicts).value == pytest.approx(metrics.recall_score(labels, verdicts), abs=1e-12)
+    assert detection.estimate_sensitivity(labels, verdicts).value == pytest.approx(metrics.recall_score(labels, verdicts), abs=1e-12)
     balanced = metrics.balanced_accuracy_score(labels, verdicts)
     assert balanced_accuracy(labels, verdicts).value == pytest.approx(balanced, abs=1e-12)

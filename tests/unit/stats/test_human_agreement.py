@@ -24,10 +24,6 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def expected(folder: Path, block: str) -> Any:
-    return read(folder, "EXPECTED.json")[block]
-
-
 def coverage(folder: Path, judge: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Summary of a Haystack: people's and the judge's grades of insights, 0, 1/2 or 1, and the summary of each."""
     rows = []
@@ -42,7 +38,7 @@ def test_difference_of_two_judges(real_data: Path) -> None:
     """Two judges of the same insights; the difference is that of their recorded kappas, and surely above 0 (.49 against .29)."""
     labels, better, summaries = coverage(real_data, "predictions_prompted_gpt-4o")
     _, worse, _ = coverage(real_data, "predictions_prompted_gpt3.5")
-    blocks = expected(real_data, "summhay")
+    blocks = read(real_data, "EXPECTED.json")["summhay"]
     kappas = [blocks[f"predictions_prompted_{name}"]["ordinal"]["cohen_kappa"] for name in ("gpt3.5", "gpt-4o")]
     result = difference_of_versions(cohen_kappa, labels, worse, better, summaries)
     assert result.value == pytest.approx(kappas[1] - kappas[0], abs=2e-6)

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportions_ztest
 
+from ragpipe.stats import intervals
 from ragpipe.stats.intervals import check_scale, estimate_mean, estimate_rate, t_quantile, two_sided_tail
 from ragpipe.stats.limits import lower_tail, p_below
 
@@ -93,7 +95,6 @@ def test_an_interval_on_a_scale_never_collapses_and_never_leaves_it(rows: list[t
     if len({g for _, g in rows}) == 1:
         assert (found.interval, found.reason) == (None, "one_sample")
         return
-    assert found.value is not None
     assert low <= found.interval.low <= found.value <= found.interval.high <= high
     assert found.interval.high - found.interval.low > 0.05 * (high - low)
 
@@ -174,10 +175,12 @@ def test_scipy_is_not_imported() -> None:
 SHARES = st.lists(st.sampled_from([0.0, 0.2, 0.4, 0.5, 0.8, 1.0]), min_size=4, max_size=60)
 
 
-@pytest.mark.parametrize(("t", "degrees"), [(-2.0, None), (1.3, None), (0.0, 7), (-2.5, 3), (0.4, 58)])
-def test_tails_are_those_of_scipy(t: float, degrees: int | None) -> None:
-    expected = stats.norm.cdf(t) if degrees is None else stats.t.cdf(t, degrees)
-    assert lower_tail(t, degrees) == pytest.approx(expected, rel=1e-8)
+def test_tails_are_those_of_scipy() -> None:
+    for t, degrees in ((-2.0, None), (1.3, None), (0.0, 7), (-2.5, 3), (0.4, 58)):
+        expected = stats.norm.cdf(t) if degrees is None else stats.t.cdf(t, degrees)
+        assert lower_tail(t, degrees) == pytest.approx(expected, rel=1e-8)
+    for t, df in ((0.1, 1), (1.0, 3), (2.262157, 9), (4.0, 7), (0.5, 200), (12.7, 1)):
+        assert two_sided_tail(t, df) == pytest.approx(2 * stats.t.sf(t, df), rel=1e-10)
 
 
 def test_p_values_of_a_rate_and_of_a_count() -> None:
@@ -196,7 +199,6 @@ def test_it_is_below_half_the_risk_exactly_where_the_interval_ends_below_the_lim
         return
     p = p_below(rows_of, clusters, limit, low=0.0, high=1.0)
     interval = estimate_mean(rows_of, clusters, low=0.0, high=1.0).interval
-    assert p is not None
     if abs(interval.high - limit) > 1e-9:
         assert (p < 0.025) == (interval.high < limit)
     if abs(interval.low - limit) > 1e-9:
@@ -209,6 +211,22 @@ def test_quantile_equals_scipys(level: float, df: int) -> None:
     assert t_quantile(level, df) == pytest.approx(stats.t.ppf(0.5 + level / 2, df), rel=1e-8)
 
 
-@pytest.mark.parametrize(("t", "df"), [(0.1, 1), (1.0, 3), (2.262157, 9), (4.0, 7), (0.5, 200), (12.7, 1)])
-def test_tail_equals_scipys(t: float, df: int) -> None:
-    assert two_sided_tail(t, df) == pytest.approx(2 * stats.t.sf(t, df), rel=1e-10)
+NUMBERS = st.lists(st.integers(0, 6), max_size=12).map(lambda numbers: np.array(numbers, dtype=np.int64))
+NONE = np.empty(0, dtype=np.int64)
+
+
+@pytest.mark.slow
+@given(NUMBERS)
+def test_different_numbers_and_codes_are_those_of_unique(numbers: np.ndarray) -> None:
+    for clusters in (numbers, np.sort(numbers)):
+        names, expected = np.unique(clusters, return_inverse=True)
+        assert intervals.distinct(clusters).tolist() == names.tolist()
+        codes, groups = intervals.cluster_codes(clusters)
+        assert (codes.tolist(), groups, codes.dtype) == (expected.tolist(), len(names), np.int64)
+
+
+@pytest.mark.slow
+@given(st.lists(NUMBERS, max_size=3))
+def test_what_lists_share(lists: list[np.ndarray]) -> None:
+    assert intervals.in_all(lists).tolist() == (reduce(np.intersect1d, lists, np.unique(lists[0])) if lists else NONE).tolist()
+    assert intervals.in_any(lists).tolist() == reduce(np.union1d, lists, NONE).tolist()

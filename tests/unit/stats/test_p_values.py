@@ -1,4 +1,4 @@
-"""Adjusted p-values: the examples of the literature by hand, statsmodels as an oracle, and what always holds."""
+"""McNemar's exact test and adjusted p-values: examples by hand and of the literature, scipy as an oracle, and what always holds."""
 
 import pytest
 from hypothesis import given
@@ -6,9 +6,31 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ragpipe.stats.difference_verdict import benjamini_hochberg, holm
+from ragpipe.stats.differences import mcnemar_p
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.01, 0.05, 1.0]), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "p"),
+    [
+        (0, 0, None),
+        (1, 0, 1.0),  # 2 * 1/2
+        (0, 5, 2 / 32),
+        (1, 5, 2 * (1 + 6) / 64),
+        (3, 3, 1.0),  # 2 * 42/64, cut at 1
+        (2, 10, 2 * (1 + 12 + 66) / 4096),
+    ],
+)
+def test_mcnemar_by_hand(gained: int, lost: int, p: float | None) -> None:
+    assert mcnemar_p(gained, lost) == (p if p is None else pytest.approx(p, abs=1e-15))
+    assert mcnemar_p(lost, gained) == mcnemar_p(gained, lost)
+
+
+def test_mcnemar_of_many_pairs_as_scipy() -> None:
+    for gained, lost in ((40, 70), (700, 812), (1500, 1500)):
+        assert mcnemar_p(gained, lost) == pytest.approx(stats.binomtest(gained, gained + lost, 0.5).pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +47,7 @@ P_VALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.01, 0.05, 1.
         ([0.0, 1.0], [0.0, 1.0], [0.0, 1.0]),
     ],
 )
-def test_by_hand(p_values: list[float | None], by_holm: list[float | None], by_hochberg: list[float | None]) -> None:
+def test_adjusted_by_hand(p_values: list[float | None], by_holm: list[float | None], by_hochberg: list[float | None]) -> None:
     for adjusted, expected in ((holm(p_values), by_holm), (benjamini_hochberg(p_values), by_hochberg)):
         assert [p is None for p in adjusted] == [p is None for p in expected]
         assert [p for p in adjusted if p is not None] == pytest.approx([p for p in expected if p is not None])
