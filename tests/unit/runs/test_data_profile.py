@@ -64,9 +64,7 @@ def test_every_field_is_described_once() -> None:
     assert set(samples) == {
         "question", "references", "references[]", "category", "answerable", "expected.behavior", "meta.day", "meta.source",
     }  # fmt: skip
-    assert samples["question"] == {
-        "kind": "text", "present": 2, "of": 2, "n": 2, "min": 4, "median": 7.5, "max": 11,
-    }  # fmt: skip
+    assert samples["question"] == {"kind": "text", "present": 2, "of": 2, "n": 2, "min": 4, "median": 7.5, "max": 11}
     assert str(samples["question"]["max"]) == "11", "a length is written as a whole number"
     assert samples["references"] == {
         "kind": "list", "present": 1, "of": 2, "first_absent": "q2", "n": 1, "min": 2, "median": 2, "max": 2,
@@ -126,17 +124,11 @@ def sound(methods: tuple[str, ...] = ("a", "b")) -> list[Record]:
     records = []
     for i, word in enumerate(WORDS):
         sample = Sample(id=f"q{i}", question=f"When was the {word} opened?", references=[f"The {word} opened in 190{i}."])
+        chunks = [Chunk(id=f"c{i}", rank=1, text=f"The {word} of the town opened in 190{i}.")]
+        given = {"sample_id": sample.id, "chunks": chunks, "timings": {"total": 800.0 + i}, "recorded": {"human": 1 + i % 4}}
         for method in methods:
-            chunks = [Chunk(id=f"c{i}", rank=1, text=f"The {word} of the town opened in 190{i}.")]
-            answer = f"The {word} was opened in 190{i}, says {method}."
-            timings, recorded = {"total": 800.0 + i}, {"human": 1 + i % 4}
-            records.append(
-                Record(
-                    sample,
-                    Output(sample_id=sample.id, method=method, answer=answer, chunks=chunks, timings=timings, recorded=recorded),
-                    "x",
-                )
-            )
+            output = Output(method=method, answer=f"The {word} was opened in 190{i}, says {method}.", **given)
+            records.append(Record(sample, output, "x"))
     return records
 
 
@@ -181,10 +173,6 @@ PLANTED = {
 }
 
 
-def test_sound_data_are_told_nothing() -> None:
-    assert findings(sound()) == {}
-
-
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_and_nothing_else_is_found(name: str) -> None:
     records, expected = PLANTED[name]
@@ -194,17 +182,16 @@ def test_a_planted_fault_and_nothing_else_is_found(name: str) -> None:
     assert found == {name: expected}
 
 
+THEATRE = Turn(role="user", text="The theatre?")
 HARMLESS = {
+    "sound data": sound(),
     "a refusal that is given often": _of(EVERY, answer="I cannot find this in the documents."),
     "empty answers": _of(EVERY, answer=""),
     "a failed system": _of(EVERY, answer="", chunks=[], error="down"),
     "a quick failure among slow answers": _of([0], timings={"total": 0.4}),
     "verdicts of several people": _of([0], recorded={"human": {"ann": 1, "bob": None}}),
     "contexts that are ids alone": [changed(record, chunks=[Chunk(id=record.sample.id, rank=1)]) for record in sound()],
-    "the same last words in two conversations": [
-        *sound(("a",)),
-        changed(sound(("a",))[3], {"id": "z", "history": [Turn(role="user", text="The theatre?")]}),
-    ],
+    "the same last words in two conversations": [*sound(("a",)), changed(sound(("a",))[3], {"id": "z", "history": [THEATRE]})],
 }
 
 

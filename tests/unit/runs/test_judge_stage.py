@@ -93,26 +93,19 @@ class Scripted(Transport):
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> SimpleNamespace:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     (tmp_path / "prompts" / "two").mkdir(parents=True)
     (tmp_path / "prompts" / "two" / "ask.v1.jinja").write_text(TEMPLATE)
     prompt = PromptLibrary([tmp_path / "prompts"]).load("two", "ask", "v1")
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    load_dataset.BLOCK = 8
-    yield SimpleNamespace(path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")])
-    load_dataset.BLOCK = 1000
+    monkeypatch.setattr(load_dataset, "BLOCK", 8)
+    return SimpleNamespace(path=tmp_path, folder=folder, metrics=[TwoSteps(name="two", ask=prompt), Length(name="length")])
 
 
 def cases(bench: SimpleNamespace, answers: Sequence[str]) -> None:
-    records = [
-        SimpleNamespace(
-            sample=Sample(id=f"s{i}", question="q"),
-            output=Output(sample_id=f"s{i}", answer=a, chunks=[Chunk(id="c", rank=1)]),
-            where=f"{i}",
-        )
-        for i, a in enumerate(answers)
-    ]
+    outputs = [Output(sample_id=f"s{i}", answer=answer, chunks=[Chunk(id="c", rank=1)]) for i, answer in enumerate(answers)]
+    records = [SimpleNamespace(sample=Sample(id=output.sample_id, question="q"), output=output, where="") for output in outputs]
     load_dataset.load_dataset(records, samples=bench.folder.samples, outputs=bench.folder.outputs)
 
 
@@ -165,28 +158,22 @@ async def test_a_dead_provider_ends_the_run_and_a_second_start_asks_only_the_res
     assert len(second.asked) == 50
 
 
-async def test_stopping_lets_what_is_in_flight_land(bench: SimpleNamespace) -> None:
+async def test_stopping_lets_what_is_in_flight_land(bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     cases(bench, ANSWERS)
-    transport, asked_at_stop = Scripted(), []
+    transport, asked_at_stop, stages, start = Scripted(), [], [], JudgeStage.run
 
     def stop_after_three(state: Any) -> None:
         if state.done == 3:
             asked_at_stop.append(len(transport.asked))
-            stage_holder[0].stop(Interrupted("now"))
-
-    stage_holder: list[JudgeStage] = []
-    original = JudgeStage.run
+            stages[0].stop(Interrupted("now"))
 
     async def run(self: JudgeStage) -> Any:
-        stage_holder.append(self)
-        return await original(self)
+        stages.append(self)
+        return await start(self)
 
-    JudgeStage.run = run  # type: ignore[method-assign]
-    try:
-        with pytest.raises(Interrupted):
-            await judge(bench, transport, on_change=stop_after_three)
-    finally:
-        JudgeStage.run = original  # type: ignore[method-assign]
+    monkeypatch.setattr(JudgeStage, "run", run)
+    with pytest.raises(Interrupted):
+        await judge(bench, transport, on_change=stop_after_three)
     assert len(transport.asked) <= asked_at_stop[0] + 4, "nothing new goes out after the stop"
     await judge(bench, second := Scripted())
     assert len(transport.asked) + len(second.asked) == 80

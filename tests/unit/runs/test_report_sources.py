@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,18 @@ def run(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def pages_made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    made = list[str]()
-    render = run_page.write_run_page
+    made, render = list[str](), run_page.write_run_page
 
-    def noted(path: Path, report: Report, *args: Any, **options: Any) -> list[Path]:
+    def counted(path: Path, report: Report, *args: Any, **options: Any) -> list[Path]:
         made.append(report.name)
         return render(path, report, *args, **options)
 
-    monkeypatch.setattr("ragpipe.runs.write_reports.write_run_page", noted)
+    monkeypatch.setattr("ragpipe.runs.write_reports.write_run_page", counted)
     return made
 
 
 def reports(run: RunFolder, settings: ReportSettings = FORMATS) -> tuple[str, dict[str, bytes]]:
-    out = io.StringIO()
-    console = Console(out=out, err=io.StringIO())
+    console = Console(out=(out := io.StringIO()), err=io.StringIO())
     written = write_reports(run.iteration(1).root, target=run.root, settings=settings, console=console)
     return out.getvalue(), {path.relative_to(run.root).as_posix(): path.read_bytes() for path in written}
 
@@ -57,27 +56,22 @@ def test_a_second_start_makes_no_report_again_and_says_the_same(run: RunFolder, 
     assert (reports(run), len(pages_made)) == (first, 1)
 
 
-def edit_page(run: RunFolder) -> None:
-    run.html.write_text("edited")
+DAMAGES: dict[str, Callable[[RunFolder], object]] = {
+    "an edited page": lambda run: run.html.write_text("edited"),
+    "no export": lambda run: next(run.export.rglob("*.csv")).unlink(),
+    "no note": lambda run: run.reports_made.unlink(),
+    "an empty note": lambda run: run.reports_made.write_text(json.dumps({**noted(run), "written": ["report.html"]})),
+}
 
 
-def remove_export(run: RunFolder) -> None:
-    next(run.export.rglob("*.csv")).unlink()
+def noted(run: RunFolder) -> dict[str, Any]:
+    return dict(json.loads(run.reports_made.read_text()))
 
 
-def forget(run: RunFolder) -> None:
-    run.reports_made.unlink()
-
-
-def empty_note(run: RunFolder) -> None:
-    noted = json.loads(run.reports_made.read_text())
-    run.reports_made.write_text(json.dumps({**noted, "written": ["report.html"]}))
-
-
-@pytest.mark.parametrize("damage", [edit_page, remove_export, forget, empty_note], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_reports_that_are_not_what_was_written_are_made_again(run, pages_made, damage) -> None:
     first = reports(run)
-    damage(run)
+    DAMAGES[damage](run)
     assert (reports(run), len(pages_made)) == (first, 2)
     assert (reports(run), len(pages_made)) == (first, 2)
 
@@ -100,9 +94,8 @@ def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str],
 def test_a_note_from_elsewhere_names_no_file_outside_the_run(run: RunFolder) -> None:
     (run.root.parent / "outside").write_text("not ours")
     reports(run)
-    noted = json.loads(run.reports_made.read_text())
-    noted["written"]["../outside"] = noted["written"]["report.md"]
-    run.reports_made.write_text(json.dumps(noted))
+    written = noted(run)["written"]
+    run.reports_made.write_text(json.dumps({**noted(run), "written": {**written, "../outside": written["report.md"]}}))
     assert "../outside" not in reports(run)[1]
 
 

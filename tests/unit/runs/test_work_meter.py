@@ -38,10 +38,6 @@ def runner(rpm: float | None = None) -> AttemptRunner:
     return AttemptRunner(Limits(), ServerState(RateLimiter(rpm), answered=True), give_up=lambda *_: RuntimeError(), tell=lambda _: None)
 
 
-def meter(*runners: AttemptRunner, clock: Any = time.monotonic) -> WorkMeter:
-    return WorkMeter("judging", 10, lambda: WorkDone(0), servers=runners, clock=clock)
-
-
 async def waiting(attempts: AttemptRunner, calls: int = 1) -> list[asyncio.Task[None]]:
     async def send(seconds: float) -> None:
         await attempts.traffic.count(asyncio.sleep(60))
@@ -120,7 +116,7 @@ async def test_what_limits_did_to_the_requests() -> None:
         await attempts.traffic.count(asyncio.sleep(0))
 
     await attempts.run("a", send, Tally())
-    limits = meter(attempts).state().limits
+    limits = WorkMeter("judging", 10, lambda: WorkDone(0), servers=[attempts]).state().limits
     assert (limits.refused, limits.overloaded) == (1, 1)
     assert (limits.requests_per_minute, limits.tokens_per_minute) == (pytest.approx(300), None)
     assert limits.width == 1

@@ -1,4 +1,4 @@
-"""Agreement: worked examples of the literature, scikit-learn, scipy, statsmodels and krippendorff as oracles, intervals, verdicts."""
+"""Agreement, its intervals and verdicts: worked examples of the literature, and scikit-learn, scipy and others as oracles."""
 
 import math
 

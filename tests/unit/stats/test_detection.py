@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragpipe.stats import detection
+from ragpipe.stats import detection as rates
 from ragpipe.stats.detection import auroc, balanced_accuracy, estimate_auroc, estimate_balanced_accuracy
 from ragpipe.stats.intervals import estimate_mean, estimate_rate
 
@@ -84,9 +84,9 @@ def test_rates_by_hand() -> None:
     labels, verdicts = array(1, 1, 1, 1, 0, 0), array(1, 1, 0, 1, 0, 1)
     questions = np.array([3, 3, 5, 6, 3, 6])
     assert balanced_accuracy(labels, verdicts).value == 0.625
-    assert detection.estimate_sensitivity(labels, verdicts, questions) == estimate_rate(array(1, 1, 0, 1), np.array([3, 3, 5, 6]))
-    assert detection.estimate_specificity(labels, verdicts, questions) == estimate_rate(array(1, 0))
-    assert detection.estimate_sensitivity(array(0, 0), array(0, 1)).reason == "no_values"
+    assert rates.estimate_sensitivity(labels, verdicts, questions) == estimate_rate(array(1, 1, 0, 1), np.array([3, 3, 5, 6]))
+    assert rates.estimate_specificity(labels, verdicts, questions) == estimate_rate(array(1, 0))
+    assert rates.estimate_sensitivity(array(0, 0), array(0, 1)).reason == "no_values"
     # one positive of six is missed. Without it 1, without another positive (4/5 + 1)/2 = 9/10, without a negative 11/12. The
     # mean of the ten is (1 + 5 * 9/10 + 4 * 11/12) / 10 = 11/12; squares 1/144 + 5/3600 = 1/120, times 9/10; t(9) =
     # 2.2621571627409915.
@@ -137,6 +137,6 @@ def test_the_same_as_scikit_learn(rows: list[tuple[int, int]]) -> None:
         assert auroc(labels, scores).value is balanced_accuracy(labels, verdicts).value is None
         return
     assert auroc(labels, scores).value == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
-    assert detection.estimate_sensitivity(labels, verdicts).value == pytest.approx(metrics.recall_score(labels, verdicts), abs=1e-12)
+    assert rates.estimate_sensitivity(labels, verdicts).value == pytest.approx(metrics.recall_score(labels, verdicts), abs=1e-12)
     balanced = metrics.balanced_accuracy_score(labels, verdicts)
     assert balanced_accuracy(labels, verdicts).value == pytest.approx(balanced, abs=1e-12)

@@ -1,13 +1,20 @@
-"""Questions that several metrics ask in the same words are planned once."""
+"""Questions that several metrics ask in the same words are planned once; and what a plan is held to before anything is spent."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from ragpipe.core.errors import ConfigError
 from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.judge.answers import Grade15
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.prompt_library import PromptLibrary
+from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
 from ragpipe.runs.plan import PromptCounter, make_plan
+from ragpipe.runs.plan_notices import check_call_budget
+from ragpipe.runs.settings import LiveTransportSettings, StoredTransportSettings
 from ragpipe.testing.scripted import make_case, shipped_metric
 
 CASES = [make_case(id=f"q{i}", references=["Paris"], chunks=[f"a {i}", f"b {i}"]) for i in range(3)]
@@ -22,8 +29,7 @@ def test_shared_questions_are_counted_once() -> None:
     metrics = [shipped_metric(name) for name in names]
     # alone 2 + 1 + 2 + 4 = 9 a case; extract is asked once for two of them, grade once for three
     alone = [plan(metric) for metric in metrics]
-    assert [one.calls for one in alone] == [6, 3, 6, 12]
-    assert [one.shared for one in alone] == [0, 0, 0, 0]
+    assert [(one.calls, one.shared) for one in alone] == [(6, 0), (3, 0), (6, 0), (12, 0)]
     together = plan(*metrics)
     assert (together.calls, together.shared) == (18, 9)
     assert {(s.metric, s.step): s.shared for s in together.steps if s.shared} == {
@@ -90,3 +96,11 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
     found = make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
     assert (found.metrics[0].cases, found.metrics[0].too_long, found.calls) == (3, 1, 2)
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
+
+
+@pytest.mark.parametrize(("calls", "stored", "fits"), [(0, False, True), (10, False, True), (11, False, False), (11, True, True)])
+def test_a_plan_starts_within_the_budget_of_live_calls(calls, stored, fits):
+    transport = StoredTransportSettings() if stored else LiveTransportSettings()
+    config = SimpleNamespace(judge=JudgeSettings.model_construct(max_calls=10), transport=transport)
+    with nullcontext() if fits else pytest.raises(ConfigError, match="about 11 new calls"):
+        check_call_budget(SimpleNamespace(new_calls=calls), config)
