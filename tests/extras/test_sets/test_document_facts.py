@@ -97,23 +97,25 @@ def test_paragraphs_are_sections_without_anything_else():
     assert [(p.section.heading_path, p.text) for p in paragraphs(document(text))] == [("T > A", "One line and another. A second one.")]
 
 
+SUBJECTS = [
+    ("Kestrel leak sensor", "A battery lasts long, and Kestrel warns early.", "the Kestrel leak sensor", "of"),
+    ("Tern Desk", "We sell the Tern Desk.", "Tern Desk", "of"),
+    ("Returns policy (2026)", "Text.", "the returns policy", "in"),
+    ("Error codes", "Text. Error codes and an error.", 'the document "Error codes"', "in"),
+    ("Rate limits and retries", "We set a rate. As for Rate limits, see above.", 'the document "Rate limits and retries"', "in"),
+    ("Project Atlas", "A project needs money. We began Project Atlas.", "Project Atlas", "of"),
+    ("How a plan is made", "Text.", 'the document "How a plan is made"', "in"),
+    ("Note on frost", "Text.", "the note on frost", "in"),
+    ("Annual report 2025", "Text.", "the annual report 2025", "in"),
+]
+"""Title and text of a document, how it is named, and what stands before that."""
+
+
 def test_a_subject_is_named_by_its_title():
-    texts = {
-        "Kestrel leak sensor": "A battery lasts long, and Kestrel warns early.", "Tern Desk": "We sell the Tern Desk.",
-        "Returns policy (2026)": "Text.", "Error codes": "Text. Error codes and an error.",
-        "Rate limits and retries": "We set a rate. As for Rate limits, see above.",
-        "Project Atlas": "A project needs money. We began Project Atlas.", "How a plan is made": "Text.",
-        "Note on frost": "Text.", "Annual report 2025": "Text.",
-    }  # fmt: skip
-    documents = [document(f"---\ntitle: {title}\n---\n# {title}\n\n{text}\n", f"{n}.md") for n, (title, text) in enumerate(texts.items())]
-    source = SourceDocuments(documents)
-    assert [(source.subject(item).words, source.subject(item).of) for item in documents] == [
-        ("the Kestrel leak sensor", "of the Kestrel leak sensor"), ("Tern Desk", "of Tern Desk"),
-        ("the returns policy", "in the returns policy"), ('the document "Error codes"', 'in the document "Error codes"'),
-        ('the document "Rate limits and retries"', 'in the document "Rate limits and retries"'),
-        ("Project Atlas", "of Project Atlas"), ('the document "How a plan is made"', 'in the document "How a plan is made"'),
-        ("the note on frost", "in the note on frost"), ("the annual report 2025", "in the annual report 2025"),
-    ]  # fmt: skip
+    texts = [f"---\ntitle: {title}\n---\n# {title}\n\n{text}\n" for title, text, _, _ in SUBJECTS]
+    documents = [document(text, f"{n}.md") for n, text in enumerate(texts)]
+    subjects = map(SourceDocuments(documents).subject, documents)
+    assert [(subject.words, subject.of) for subject in subjects] == [(words, f"{of} {words}") for _, _, words, of in SUBJECTS]
 
 
 def test_who_may_be_asked_about():

@@ -1,4 +1,4 @@
-"""From a log to a frozen set: what is dropped, what is drawn, what is said, and that order is nothing."""
+"""From a log to a frozen set: what is dropped, what is drawn, what is said, and that order is nothing. `task=build_dataset` as it is typed."""
 
 import json
 import random
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ragpipe.cli.command_line import main
 from ragpipe.core.errors import DataError
 from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.extras.test_sets.build_dataset import BuildSettings, build_test_set
+from ragpipe.extras.test_sets.log_scan import normalised_text
 
 TOPICS = ("returns", "orders", "repairs", "deliveries")
 WORDS = ["lamp", "bicycle", "coat", "chair", "kettle", "tent", "desk", "shelf", "boots", "ticket"]
@@ -41,9 +43,13 @@ def build(tmp_path):
         out = tmp_path / f"set-{number}"
         seed = settings.pop("seed", 1)
         made = build_test_set(source, BuildSettings(dir=str(out), **settings), seed=seed, chunk_text=None)
-        return made, [json.loads(text) for text in (out / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+        return made, cases_in(out)
 
     return built
+
+
+def cases_in(folder):
+    return [json.loads(line) for line in (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def step(made, name):
@@ -73,10 +79,8 @@ def test_a_draw_is_even(build):
 
 
 def test_duplicates_are_counted_and_one_stands_for_all(build):
-    forms = [
-        {**line(0), "id": "a", "question": line(0)["question"].upper()},
-        {**line(1), "id": "b", "question": f" {line(1)['question']}!"},
-    ]
+    first, second = (line(number)["question"] for number in (0, 1))
+    forms = [{**line(0), "id": "a", "question": first.upper()}, {**line(1), "id": "b", "question": f" {second}!"}]
     made, cases = build([*LOG[:20], *forms, LOG[3], LOG[3]], n=None)
     assert step(made, "records read") == (24, 0)
     assert step(made, "samples") == (22, 2)  # t3 was written three times
@@ -149,18 +153,12 @@ def test_a_filter_is_applied_first(build):
         build(LOG, dataset={"filter": "category == 'x'"})
 
 
-BAD = [
-    {"id": "b1", "question": " "},
-    {"id": 7, "question": "x"},
-    {"id": "b3", "question": "q", "history": "x"},
-    {"id": "b4", "question": 3},
-]
-
-
 def test_faults_are_refused_or_left_out(build, tmp_path):
+    bad = [{"id": "b1", "question": " "}, {"id": 7, "question": "x"}, {"id": "b3", "question": "q", "history": "x"}]
+    bad += [{"id": "b4", "question": 3}]
     with pytest.raises(DataError, match=r"(?s)build\.faults=skip.*question.*id.*history"):
-        build([*LOG, *BAD], n=5)
-    made, cases = build([*LOG, *BAD], n=None, faults="skip")
+        build([*LOG, *bad], n=5)
+    made, cases = build([*LOG, *bad], n=None, faults="skip")
     assert len(cases) == 120
     assert step(made, "faults left out") == (None, 4)
     assert any(note.startswith("left out because of question: 2, the first at ") for note in made.notes)
@@ -181,3 +179,78 @@ def test_one_id_for_two_questions_is_refused(build):
     log = [{"id": "user-7", "question": "Who?", "answer": "a"}, {"id": "user-7", "question": "What else?", "answer": "b"}]
     with pytest.raises(DataError, match=r"(?s)the id of two questions.*map an id that names one question"):
         build(log, n=None)
+
+
+@pytest.mark.parametrize(("text", "normalised"), [
+    ("  How   are\tyou?\n", "how are you"), ("HOW ARE YOU", "how are you"), ("«Wo ist die Straße?»", "wo ist die strasse"),
+    ("\uff37\uff28\uff39\uff1f", "why"),  # full-width letters
+    ("cafe\u0301", "caf\u00e9"), ("\u00bfQu\u00e9 pasa?!", "qu\u00e9 pasa"), ("What is C++?", "what is c++"),
+    ("is 3.5 > 2?", "is 3.5 > 2"), ("a\u00a0b", "a b"), ("???", "???"),
+])  # fmt: skip
+def test_questions_are_the_same_by_their_normalised_text(text, normalised):
+    assert normalised_text(text) == normalised
+
+
+TYPED = [
+    {"trace": f"t{number}", "ask": {"text": text}, "reply": "x" * number, "grade": number}
+    for number, text in enumerate(("Who is it?", "who is it", "When was it?", "Call +49 171 2345678?", "Where is it now?"))
+]
+MAPPING = """\
+path: log.jsonl
+name: bot
+fields: {id: trace, question: ask.text, answer: reply, recorded: {fields: {grade: grade}}}
+"""
+
+
+TASK = ["task=build_dataset", "dataset=bot"]
+
+
+@pytest.fixture
+def log(here):
+    (here / "conf" / "dataset").mkdir(parents=True)
+    (here / "conf" / "dataset" / "bot.yaml").write_text(MAPPING, encoding="utf-8")
+    (here / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in TYPED), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_set_is_built_said_and_used(log, capsys):
+    assert main([*TASK, "build.dir=set", "build.n=null", "seed=4"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "duplicates 4 1" in out
+    assert "personal data: 1 PHONE" in out
+    assert "2345678" not in out + "".join(path.read_text() for path in Path("set").iterdir())
+    card = json.loads(Path("set/card.json").read_text(encoding="utf-8"))
+    assert card["seed"] == 4
+    assert card["counts"] == {"origin.kind": {"log": 4}}
+    assert card["sources"] == [{"path": "log.jsonl", "sha256": card["sources"][0]["sha256"]}]
+    assert f"sha256 {card['sha256']}" in out
+    assert cases_in(Path("set"))[0]["meta"]["origin"] == {"kind": "log", "source": "bot", "seed": 4}
+    use = ["task=plan", "dataset=jsonl", "dataset.path=set/cases.jsonl", "metrics=[faithfulness]"]
+    assert main([*use, f"dataset.sha256={card['sha256']}"]) == 0
+    assert main([*use, f"dataset.sha256={'0' * 64}"]) == 2
+    assert "not the one that the configuration names" in capsys.readouterr().err
+
+
+@pytest.mark.thorough(tried=3)
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "says"), [
+    (("build.n=3",), "build.dir"),
+    (("build.dir=log.jsonl",), "a frozen set is never overwritten"),
+    (("build.dir=s", "dataset.limit=3"), "null: a test set is drawn from all"),
+    (("build.dir=s", "dataset.sample={n: 3}"), "null: a test set is drawn from all"),
+    (("build.dir=s", "build.n=0"), "greater than or equal to 1"),
+    (("build.dir=s", "build.nn=1"), "did you mean n?"),
+    (("build.dir=s", "dataset.filter=\"question == 'x'\""), "none passes the filter"),
+    (("build.dir=s", "dataset.path=nowhere.jsonl"), "nowhere.jsonl"),
+])  # fmt: skip
+def test_what_is_refused_writes_nothing(log, capsys, words, says):
+    before = sorted(path.name for path in Path().iterdir())
+    assert main([*TASK, *words]) == 2
+    assert says in capsys.readouterr().err
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+@pytest.mark.slow
+def test_without_a_data_set(log, capsys):
+    assert main(["task=build_dataset", "build.dir=s"]) == 2
+    assert "no data set" in capsys.readouterr().err

@@ -1,21 +1,91 @@
-"""Cases from templates: they fit their documents, on the handbook and on documents of any content."""
+"""Cases from templates: they fit their documents, on the handbook and on documents of any content; and the set that ragpipe ships of them."""
 
+import json
+import re
 from collections import Counter
 
 import pytest
+from markdown_it import MarkdownIt
 
+from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError
 from ragpipe.core.resources import data_path
+from ragpipe.core.sample import Chunk, Sample
+from ragpipe.core.text import normalise
 from ragpipe.data.markdown import parse_document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
-from ragpipe.extras.test_sets.english import meaning_words
+from ragpipe.extras.test_sets.english import meaning_words, word_set
+from ragpipe.extras.test_sets.frozen_set import write_frozen_set
 from ragpipe.extras.test_sets.question_templates import Kind, read_templates, template_names
 from ragpipe.extras.test_sets.source_documents import SourceDocuments
+from ragpipe.extras.test_sets.synthesize import SynthesizeSettings
 from ragpipe.extras.test_sets.template_cases import KINDS, template_cases
-from tests.extras.test_sets.synthesized import faults
+from ragpipe.metrics.shared.ranking import matches_anchor
 
 TEMPLATES = read_templates([])
+_FUNCTION_WORDS = word_set(
+    "a about am an and are as at by can cost did do does for from give go goes has have how i in into is it looking many me much money "
+    "of on per since start tell that the there this to was what when where which who whom with year you ask charge purpose long existed"
+)
+
+
+def chunks(documents):
+    """Each section with text as a retrieved chunk."""
+    return [
+        Chunk(id=f"{document.rel_path}#{section.line}", rank=1, rel_path=document.rel_path, heading_path=section.heading_path or None,
+              text=section.text)
+        for document in documents for section in document.sections if section.text
+    ]  # fmt: skip
+
+
+def list_lengths(text):
+    """The number of items of each outermost list of a Markdown text, by the parser."""
+    lengths: list[int] = []
+    for token in MarkdownIt("commonmark").parse(text):
+        if token.type in ("bullet_list_open", "ordered_list_open") and token.level == 0:
+            lengths.append(0)
+        elif token.type == "list_item_open" and token.level == 1:
+            lengths[-1] += 1
+    return lengths
+
+
+def faults(case, documents):
+    """What is wrong with a case; empty for one that fits its documents."""
+    sample = Sample.model_validate({key: value for key, value in case.items()})
+    texts = {document.rel_path: normalise("\n".join(section.text for section in document.sections)) for document in documents}
+    wrong = []
+    written = [section.text for document in documents for section in document.sections]
+    odd = [match[0] for match in re.finditer(r"\b(\w+) \1\b|  |[{}]", sample.question)]
+    if any(not any(part in text for text in written) for part in odd):
+        wrong.append(f"the question reads badly: {sample.question}")
+    sources = [texts[path] for path in sample.meta["origin"]["documents"]]
+    for value in sample.meta.get("values", ()):
+        if not any(normalise(value) in text for text in sources):
+            wrong.append(f"{value!r} is in none of its documents")
+        if not all(normalise(value) in normalise(reference) for reference in sample.references):
+            wrong.append(f"{value!r} is not in the reference")
+    for place in sample.anchors or ():
+        wrong += _anchor_faults(place, documents)
+    if sample.expected and sample.expected.context_has is not None:
+        anchor = (sample.anchors or [])[0]
+        section = next(c for c in chunks(documents) if c.rel_path == anchor.rel_path and c.heading_path == anchor.heading_path)
+        if list_lengths(section.text) != [sample.expected.context_has]:
+            wrong.append(f"{list_lengths(section.text)} items, not {sample.expected.context_has}")
+    if case["question_type"] == "no_context":
+        words = set(re.findall(r"\w+", sample.question.lower())) - _FUNCTION_WORDS
+        full = {d.rel_path: " ".join([d.title, *(f"{s.heading_path} {s.text}" for s in d.sections)]).lower() for d in documents}
+        wrong += [f"{path} has all words of {sample.question!r}" for path, text in full.items() if all(w in text for w in words)]
+    return wrong
+
+
+def _anchor_faults(place, documents):
+    hits = [chunk for chunk in chunks(documents) if matches_anchor(chunk, place, require_snippet=True)]
+    missing = [
+        snippet for snippet in place.snippets
+        if not any(matches_anchor(chunk, place.model_copy(update={"snippets": [snippet]}), require_snippet=True) for chunk in hits)
+    ]  # fmt: skip
+    return [f"the anchor {place} matches no section"] if not hits else [f"{snippet!r} is not at {place}" for snippet in missing]
 
 
 def made(documents, seed=0, **counts):
@@ -158,3 +228,34 @@ def test_templates_of_ones_own(tmp_path, handbook):
     cases = template_cases(SourceDocuments(handbook), read_templates([str(own)]), {"policy": 4}, QuestionDraw(0), 0)
     assert {case["expected"]["rejection_reason"] for case in cases} == {"legal_advice"}
     assert {case["meta"]["origin"]["source"] for case in cases} == {"legal/sue"}
+
+
+FOLDER = data_path("package:demo_categories")
+AGAIN = "make it again: the command is in docs/extras/test_sets.md, `The second demonstration set`"
+
+
+@pytest.fixture(scope="module")
+def card():
+    return json.loads((FOLDER / "card.json").read_text(encoding="utf-8"))
+
+
+def test_the_second_demonstration_set_has_the_five_categories(card):
+    assert card["counts"]["category"] == {
+        "should_answer_complete": 100, "should_answer_partial": 50, "should_reject_policy": 100, "should_reject_no_context": 30,
+        "edge_cases": 20,
+    }  # fmt: skip
+    partial = {name: n for name, n in card["counts"]["subcategory"].items() if name.startswith("partial")}
+    assert partial == {"partial_list_results": 20, "partial_date_range": 15, "partial_entity_coverage": 15}
+    assert card["sha256"] == sha256_file(FOLDER / "cases.jsonl")
+
+
+@pytest.mark.slow
+def test_the_second_demonstration_set_can_be_made_again(card, tmp_path):
+    """From the handbook as it is now."""
+    settings = SynthesizeSettings.model_validate({**card["settings"], "dir": "again"})
+    documents = read_documents(data_path(settings.documents))
+    source = SourceDocuments(documents, settings.organisation)
+    templates, draw = read_templates(settings.templates), QuestionDraw(card["seed"])
+    cases = template_cases(source, templates, settings.by_kind(), draw, card["seed"])
+    assert [fault for case in cases for fault in faults(case, documents)] == []
+    assert write_frozen_set(tmp_path / "again", cases, {}) == card["sha256"], AGAIN

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import tempfile
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +14,7 @@ import pytest
 
 from ragpipe.core.call import Call, Payment
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError
+from ragpipe.core.errors import DataError, OutputError
 from ragpipe.store.call_rows import packed
 from ragpipe.store.call_store import CallStore, Choice, paid_by, prune, read_calls
 from ragpipe.store.call_table import CallTable
@@ -111,10 +112,6 @@ def test_a_damaged_payment_is_in_no_sum_and_counted(tmp_path: Path, column: str,
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_payment_after_the_store_was_closed_is_kept_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
-    import tempfile
-
-    from ragpipe.store.transfer import import_calls
-
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     path = tmp_path / "calls.sqlite"
@@ -135,10 +132,34 @@ def _call(key: str, status: str, run_id: str) -> Call:
     return Call(key, "", "judge", status, text=f"{status} of {run_id}", run_id=run_id)
 
 
-def _lookups() -> list[Lookup]:
-    """Every freshness for every key, in an order in which neighbours differ."""
-    lookups = [Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS]
-    return lookups[::2] + lookups[1::2]
+@pytest.mark.parametrize("paid_only", [False, True])
+def test_what_cannot_be_stored_is_told_of_once(tmp_path, monkeypatch, caplog, paid_only: bool) -> None:
+    """On a full disk: replies, and payments that are written at the end, when no event loop runs any more."""
+
+    def refuse(*_: object) -> None:
+        raise OutputError("the disk is full")
+
+    async def work(store: CallStore) -> None:
+        for key in KEYS[:2]:
+            if paid_only:
+                await store.get_or_claim(key)
+                store.record_payment(key, 1, payment())
+                continue
+            with pytest.raises(OutputError, match=r"the disk is full.*action=import"):
+                await store.put(_call(key, "ok", "mine"))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = CallStore(tmp_path / "calls.sqlite", run_id="mine")
+    monkeypatch.setattr(store._worker.table, "write", refuse)
+    asyncio.run(work(store))
+    if paid_only:
+        with pytest.raises(OutputError, match=r"the disk is full.*action=import"):
+            store.close()
+    else:
+        store.close()
+    (kept,) = tmp_path.glob("ragpipe-replies-*.jsonl")
+    command = f"task=store action=import from={kept}"
+    assert caplog.messages == [f"what was paid for and could not be stored is kept in {kept}: `{command}` takes it in"]
 
 
 def test_a_group_finds_what_each_look_up_finds_alone(tmp_path: Path) -> None:
@@ -146,13 +167,13 @@ def test_a_group_finds_what_each_look_up_finds_alone(tmp_path: Path) -> None:
     calls = [_call(KEYS[n], "ok", "mine") for n in range(3)]
     calls += [_call(KEYS[n], "cut_short", "mine" if n < 6 else "another") for n in range(3, 9)]
     table.write([packed(call, "") for call in calls])
-    lookups = _lookups()
+    lookups = [Lookup(key, freshness) for freshness in (Freshness.ANY, Freshness.NO_FAILURES, Freshness.NONE) for key in KEYS]
+    lookups = lookups[::2] + lookups[1::2]  # neighbours differ
     together = table.find(lookups)
     assert together == [table.find([lookup])[0] for lookup in lookups]
     texts = {(lookup.key, lookup.freshness): call.text for lookup, call in zip(lookups, together, strict=True) if call}
     assert texts == {
-        **{(key, Freshness.ANY): "ok of mine" for key in KEYS[:3]},
-        **{(key, Freshness.NO_FAILURES): "ok of mine" for key in KEYS[:3]},
+        **{(key, freshness): "ok of mine" for key in KEYS[:3] for freshness in (Freshness.ANY, Freshness.NO_FAILURES)},
         **{(key, Freshness.ANY): "cut_short of mine" for key in KEYS[3:6]},
     }
     table.close()

@@ -1,11 +1,17 @@
-"""What an address may be: it is written into messages and files, so it holds no key."""
+"""What an address may be: it is written into messages and files, so it holds no key. And which store a setting means."""
 
 import re
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from ragpipe.core import registry
+from ragpipe.core.errors import Problem
+from ragpipe.core.settings import NoOrigins, validated
 from ragpipe.data.settings import DatasetSettings
+from ragpipe.runs.settings import StoreSettings
+from ragpipe.store.call_database import StorePlace, call_database, store_place_of
 from ragpipe.store.places import address_below, address_fault, is_remote, name_fault, name_of, parent_of, publishing_fault
 
 
@@ -72,3 +78,36 @@ def test_addresses_of_places() -> None:
 @pytest.mark.parametrize("path", ["data.jsonl", "/a/b.jsonl", "package:demo.jsonl", "here:a.jsonl", r"C:\a.jsonl", "a:b"])
 def test_paths_are_no_addresses(path: str) -> None:
     assert not is_remote(path)
+
+
+class Mine:
+    """A database of an extra, as far as settings ask it."""
+
+    def __init__(self, url: str):
+        self.given = url
+
+
+def problems_of(section: dict[str, object]) -> list[Problem]:
+    problems: list[Problem] = []
+    validated(StoreSettings, section, "store", NoOrigins(), problems)
+    return problems
+
+
+def test_a_store_is_a_file_or_what_is_registered_for_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_place_of(None, None, "out") == Path("out/.store/calls.sqlite")
+    assert store_place_of(None, "mine", "out") == Path("mine/calls.sqlite")
+    monkeypatch.setattr(registry, "find", lambda kind, name: Mine if (kind, name) == ("store", "mine") else None)
+    place: StorePlace = store_place_of("mine://h/db", None, "out")
+    assert isinstance(place, Mine)
+    assert (place.given, call_database(place)) == ("mine://h/db", place)
+    (problem,) = problems_of({"path": "here", "url": "mine://h/db"})
+    assert problem.key == "store.url"
+    assert "one place" in problem.expected
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/db", "hunter2", "//hunter2"])
+def test_an_address_that_nothing_opens_is_refused_by_those_that_something_opens(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "names", lambda kind: ["mine", "other"])
+    (problem,) = problems_of({"url": url})
+    assert (problem.key, problem.expected) == ("store.url", "an address that begins with mine:// or other://")
+    assert "hunter2" not in problem.expected

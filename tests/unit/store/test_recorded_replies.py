@@ -1,4 +1,5 @@
-"""The replies of a finished run are found by their keys, whatever the order of asking; the first row of a key counts."""
+"""The replies of a finished run, or of a recording in a file, are found by their keys, whatever the order of asking; the first row of a key
+counts."""
 
 import json
 import random
@@ -10,11 +11,12 @@ import pytest
 
 from ragpipe.core.call import Call
 from ragpipe.core.digest import sha256
-from ragpipe.core.errors import DataError
+from ragpipe.core.errors import DataError, FormatMismatch
+from ragpipe.core.version import FORMAT
 from ragpipe.judge.session import JudgeSession, StoredTransport
 from ragpipe.store.call_store import StoredCalls, WrappedStore
 from ragpipe.store.ledger import Freshness
-from ragpipe.store.recorded_replies import FallbackStore, RecordedReplies
+from ragpipe.store.recorded_replies import FallbackStore, RecordedReplies, read_recorded_file, write_recorded_file
 from ragpipe.store.table_rows import JUDGE_INPUTS, table_of
 from tests.support.asking import question
 
@@ -98,3 +100,68 @@ async def test_replies_at_hand_are_those_that_would_be_awaited(tmp_path: Path, r
     failure = "missing_reply" if retry_errors else "refused"
     assert given == [["ok", "missing_reply", failure, "missing_reply", "missing_reply", "missing_reply"]] * len(given)
     recorded.close()
+
+
+def asked(number: int, **cells: Any) -> dict[str, Any]:
+    """A row of a recording, with the place where it was asked."""
+    place = {"method": "m", "iteration": 1, "metric": "correctness", "step": "grade", "turn": "ask", "template_version": "v2"}
+    given = {"judge": "reader/m@recorded", "reply": f'{{"score": {number}}}', "model": "m", "finish_reason": "stop", "tokens_out": 7}
+    way = {"output_mode": "json_schema", "sent": '{"max_tokens":2048}', "wire_hash": sha256("body"), "attempts": 1, "paid_by": "run/1"}
+    return {**row(number), "repeat": 1, **place, **given, **way, **cells}
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "replies.jsonl"
+    write_recorded_file(path, rows, recorded="2026-11-22")
+    return path
+
+
+def test_a_reply_is_found_by_its_key_and_paid_for_by_the_recording(tmp_path: Path) -> None:
+    replies = read_recorded_file(written(tmp_path, [asked(1), asked(2)]))
+    assert replies.get(sha256("key 2")) == Call(
+        key=sha256("key 2"), payload_id="", judge="reader/m@recorded", status="ok", text='{"score": 2}', model="m", finish_reason="stop",
+        tokens_in=2, tokens_out=7, answers=1, output_mode="json_schema", sent={"max_tokens": 2048}, run_id="recording-2026-11-22",
+    )  # fmt: skip
+    assert replies.get(sha256("key 3")) is None
+    assert len(replies) == 2
+
+
+def test_a_recording_has_one_reply_a_key_in_any_order(tmp_path: Path) -> None:
+    rows = [asked(number) for number in range(20)] + [asked(3, metric="a", reply="of an earlier place")]
+    first = written(tmp_path, rows).read_bytes()
+    random.Random(5).shuffle(rows)
+    assert written(tmp_path, rows).read_bytes() == first
+    questions = [json.loads(line)["question"] for line in first.decode().split("\n")[1:-1]]
+    assert questions == sorted(questions)
+    assert "q3 / m / a / grade.v2" in questions
+    assert len(questions) == 20, "a question that several ask has one line"
+    path = written(tmp_path, [asked(1), asked(2, status="refused", reply=None), asked(3, turn="repair")])
+    assert len(read_recorded_file(path)) == 2
+    assert '"q3 / m / correctness / grade.v2 / repair"' in path.read_text()
+    path = written(tmp_path, [asked(1)])
+    path.write_text(path.read_text().replace(f'"format":{FORMAT}', '"format":3'))
+    with pytest.raises(FormatMismatch, match="format 3"):
+        read_recorded_file(path)
+
+
+@pytest.mark.parametrize("rows", [[], [asked(1), asked(2, model="other")], [asked(1), asked(2, judge="other")]])
+def test_replies_of_several_judges_are_not_one_recording(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValueError, match="one judge"):
+        written(tmp_path, rows)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("damage", "told"), [
+    (lambda text: text.replace('\\"score\\": 1', '\\"score\\": 5'), "not those that were written"),
+    (lambda text: text[: len(text) // 2], "not those that were written"),
+    (lambda text: text + text.split("\n")[1] + "\n", "not those that were written"),
+    (lambda text: "", "InvalidJson"),
+    (lambda text: "[]\n", "TypeError"),
+    (lambda text: f'{{"format": {FORMAT}}}\n', "KeyError: 'sha256'"),
+    (lambda text: text.replace('"model":"m",', ""), "KeyError: 'model'"),
+])  # fmt: skip
+def test_a_file_that_is_not_as_it_was_written_is_refused(tmp_path: Path, damage: Any, told: str) -> None:
+    path = written(tmp_path, [asked(1), asked(2)])
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(DataError, match=f"(?s)the recorded replies cannot be used.*{told}.*install ragpipe again"):
+        read_recorded_file(path)
