@@ -6,12 +6,12 @@ are calls of a function: of the batch folder (`write` is every atomic write of i
 """
 
 import asyncio
-import functools
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,52 +40,42 @@ class _KillPoint:
     """Kills this process at one call of one function."""
 
     def __init__(self, words):
-        name, number, when = words.split(":") if words else ("", "0", "")
-        self.name, self.number, self.when = name, int(number), when
-        self.calls = 0
+        self.name, number, self.when = words.split(":") if words else ("", "0", "")
+        self.number, self.calls = int(number), 0
 
     def patch(self, owner, attribute, name):
         if name != self.name:
             return
         function: Callable[..., Any] = getattr(owner, attribute)
-        if asyncio.iscoroutinefunction(function):
 
-            @functools.wraps(function)
-            async def asynchronous(*args, **kwargs):
-                self._before()
-                result = await function(*args, **kwargs)
-                self._after()
-                return result
+        async def asynchronous(*args, **kwargs):
+            with self._call():
+                return await function(*args, **kwargs)
 
-            setattr(owner, attribute, asynchronous)
-            return
-
-        @functools.wraps(function)
         def synchronous(*args, **kwargs):
-            self._before()
-            result = function(*args, **kwargs)
-            self._after()
-            return result
+            with self._call():
+                return function(*args, **kwargs)
 
-        setattr(owner, attribute, synchronous)
+        setattr(owner, attribute, asynchronous if asyncio.iscoroutinefunction(function) else synchronous)
 
-    def _before(self):
+    @contextmanager
+    def _call(self):
         self.calls += 1
-        if self.when == "before" and self.calls == self.number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._kill("before")
+        yield
+        self._kill("after")
 
-    def _after(self):
-        if self.when == "after" and self.calls == self.number:
+    def _kill(self, when):
+        if (when, self.calls) == (self.when, self.number):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _ask(words):
     folder = Path(words["folder"])
     store = CallStore(folder / "calls.sqlite", run_id=RUN)
-    batch = BatchSettings()
     judge = settings(words["url"], model=words["model"], endpoint="test", api_key_env=None)
     batch_transport.POLL_S = batch_transport.QUIET_S = 0.05
-    transport = batch_transport.BatchTransport(judge, batch, folder / "batches", run_id=RUN)
+    transport = batch_transport.BatchTransport(judge, BatchSettings(), folder / "batches", run_id=RUN)
     session = JudgeSession(identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store)
 
     async def chain(text):

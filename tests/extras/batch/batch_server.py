@@ -11,6 +11,7 @@ import email.policy
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ class BatchEndpoint:
         self.after_create: list[int] = []
         self.made: list[FakeBatch] = []
         self.log: list[dict[str, Any]] = []
-        self._files: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
 
     def count(self, method, ending):
         """How many requests came with this method and this ending of the path."""
@@ -80,11 +81,7 @@ class BatchEndpoint:
     @property
     def asked(self):
         """How often each key was in a batch."""
-        counts: dict[str, int] = {}
-        for batch in self.made:
-            for key, _ in batch.lines:
-                counts[key] = counts.get(key, 0) + 1
-        return counts
+        return Counter(key for batch in self.made for key, _ in batch.lines)
 
     async def handle(self, request):
         """The answer to a request for a Batch API; None for any other."""
@@ -102,8 +99,8 @@ class BatchEndpoint:
         if parts[0] == "files":
             if request.method == "POST":
                 return 200, self._upload(request.headers["Content-Type"], await request.read())
-            content = self._files.get(parts[1])
-            return (200, content) if content is not None else _error(404, "no such file")
+            content = self.files.get(parts[1])
+            return (200, content) if content is not None else (404, _error("no such file"))
         shape: _Shape = _Anthropic(self) if parts[0] == "messages" else _OpenAI(self)
         rest = parts[2:] if parts[0] == "messages" else parts[1:]
         if not rest and request.method == "POST":
@@ -112,7 +109,7 @@ class BatchEndpoint:
             return 200, self._list(shape, dict(request.query))
         batch = next((b for b in self.made if b.id == rest[0]), None)
         if batch is None:
-            return _error(404, "no such batch")
+            return 404, _error("no such batch")
         if rest[1:] == ["results"]:
             return 200, _lines(shape.line(batch, i) for i in _order(batch) if batch.fates[i] != MISSING)
         if rest[1:] == ["cancel"]:
@@ -123,15 +120,14 @@ class BatchEndpoint:
         form = email.message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + body, policy=email.policy.HTTP)
         parts = {part.get_param("name", header="content-disposition"): part for part in form.iter_parts()}
         assert parts["purpose"].get_content().strip() == "batch"
-        name = f"file-{len(self._files) + 1}"
-        content = parts["file"].get_payload(decode=True)
+        name, content = f"file-{len(self.files) + 1}", parts["file"].get_payload(decode=True)
         assert isinstance(content, bytes)
-        self._files[name] = content
-        return {"id": name, "object": "file", "purpose": "batch", "bytes": len(self._files[name])}
+        self.files[name] = content
+        return {"id": name, "object": "file", "purpose": "batch", "bytes": len(content)}
 
     def _create(self, shape, data):
         if self.before_create:
-            return _error(self.before_create.pop(0), "made on purpose")
+            return self.before_create.pop(0), _error("made on purpose")
         number, now = len(self.made), time.time()
         lines = shape.lines(data)
         fates = [self.fate(number, i) for i in range(len(lines))]
@@ -139,7 +135,7 @@ class BatchEndpoint:
         batch = FakeBatch(name, now, now + self.delay_s, now + self.expires_in_s, lines, fates, data.get("metadata") or {})
         self.made.append(batch)
         if self.after_create:
-            return _error(self.after_create.pop(0), "made on purpose, after the batch")
+            return self.after_create.pop(0), _error("made on purpose, after the batch")
         return 200, shape.describe(batch)
 
     def _list(self, shape, query):
@@ -147,47 +143,27 @@ class BatchEndpoint:
         after = query.get("after") or query.get("after_id")
         start = next((i + 1 for i, b in enumerate(newest) if b.id == after), 0)
         page = newest[start : start + min(self.page, int(query.get("limit", 20)))]
+        first, last = (page[0].id, page[-1].id) if page else (None, None)
         return {
-            "object": "list",
-            "data": [shape.describe(batch) for batch in page],
-            "first_id": page[0].id if page else None,
-            "last_id": page[-1].id if page else None,
+            "object": "list", "data": [shape.describe(batch) for batch in page], "first_id": first, "last_id": last,
             "has_more": start + len(page) < len(newest),
-        }
-
-    def file(self, name, content):
-        """Keep a file of results; its name."""
-        self._files[name] = content
-        return name
-
-    def content(self, name):
-        """A file that was uploaded."""
-        return self._files[name]
+        }  # fmt: skip
 
     def reply(self, body):
         """The chat completion that the server gives to this body."""
         return self._reply(body, question_hash(body["messages"]))
 
 
+@dataclass
 class _Shape:
-    """How one provider writes batches."""
+    """How one provider writes batches: the `lines` of a request, a `line` of the results, and how it would `describe` a batch."""
 
-    def __init__(self, endpoint):
-        self.endpoint = endpoint
-
-    def lines(self, data):
-        raise NotImplementedError
-
-    def describe(self, batch):
-        raise NotImplementedError
-
-    def line(self, batch, number):
-        raise NotImplementedError
+    endpoint: BatchEndpoint
 
 
 class _OpenAI(_Shape):
     def lines(self, data):
-        entries = [json.loads(line) for line in self.endpoint.content(data["input_file_id"]).splitlines() if line.strip()]
+        entries = [json.loads(line) for line in self.endpoint.files[data["input_file_id"]].splitlines() if line.strip()]
         assert all((e["method"], e["url"]) == ("POST", "/v1/chat/completions") for e in entries)
         return [(entry["custom_id"], entry["body"]) for entry in entries]
 
@@ -198,26 +174,19 @@ class _OpenAI(_Shape):
             state = "expired"
         files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}
         if batch.ended and not refuse:
-            good = [i for i in _order(batch) if batch.fates[i] in outputs]
-            bad = [i for i in _order(batch) if batch.fates[i] not in (OK, MISSING)]
-            if good:
-                files["output_file_id"] = self.endpoint.file(f"{batch.id}-output", _lines(self.good(batch, i) for i in good))
-            if bad:
-                files["error_file_id"] = self.endpoint.file(f"{batch.id}-errors", _lines(self.line(batch, i) for i in bad))
+            good = [self.good(batch, i) for i in _order(batch) if batch.fates[i] in outputs]
+            bad = [self.line(batch, i) for i in _order(batch) if batch.fates[i] not in (OK, MISSING)]
+            for kind, entries in (("output", good), ("error", bad)):
+                if entries:
+                    name = files[f"{kind}_file_id"] = f"{batch.id}-{kind}"
+                    self.endpoint.files[name] = _lines(entries)
         errors = {"object": "list", "data": [{"code": "invalid", "message": refuse}]} if refuse else None
         done = len(batch.lines) if batch.ended else 0
         return {
-            "id": batch.id,
-            "object": "batch",
-            "endpoint": "/v1/chat/completions",
-            "status": state,
-            "errors": errors,
-            "created_at": int(batch.created),
-            "expires_at": int(batch.expires),
-            "metadata": batch.metadata,
-            "request_counts": {"total": len(batch.lines), "completed": done, "failed": 0},
-            **files,
-        }
+            "id": batch.id, "object": "batch", "endpoint": "/v1/chat/completions", "status": state, "errors": errors,
+            "created_at": int(batch.created), "expires_at": int(batch.expires), "metadata": batch.metadata,
+            "request_counts": {"total": len(batch.lines), "completed": done, "failed": 0}, **files,
+        }  # fmt: skip
 
     def good(self, batch, number):
         key, body = batch.lines[number]
@@ -231,8 +200,7 @@ class _OpenAI(_Shape):
             error = {"code": "batch_expired", "message": "This request could not be executed before the end of the batch."}
             return {"id": f"r{number}", "custom_id": key, "response": None, "error": error}
         status, _, words = fate.partition(" ")
-        body = {"error": {"message": words or "made on purpose", "type": "error", "code": None}}
-        response = {"status_code": int(status), "request_id": f"req_{number}", "body": body}
+        response = {"status_code": int(status), "request_id": f"req_{number}", "body": _error(words or "made on purpose")}
         return {"id": f"r{number}", "custom_id": key, "response": response, "error": None}
 
 
@@ -245,14 +213,10 @@ class _Anthropic(_Shape):
         counts = {kind: kinds.count(kind) if batch.ended else 0 for kind in ("succeeded", "errored", "canceled", "expired")}
         processing = 0 if batch.ended else len(kinds)
         return {
-            "id": batch.id,
-            "type": "message_batch",
-            "processing_status": "ended" if batch.ended else "in_progress",
-            "request_counts": {**counts, "processing": processing},
-            "created_at": _stamp(batch.created),
-            "expires_at": _stamp(batch.expires),
-            "results_url": "http://elsewhere.invalid/results" if batch.ended else None,
-        }
+            "id": batch.id, "type": "message_batch", "processing_status": "ended" if batch.ended else "in_progress",
+            "request_counts": {**counts, "processing": processing}, "created_at": _stamp(batch.created),
+            "expires_at": _stamp(batch.expires), "results_url": "http://elsewhere.invalid/results" if batch.ended else None,
+        }  # fmt: skip
 
     @staticmethod
     def _kind(fate):
@@ -281,15 +245,10 @@ class _Anthropic(_Shape):
         if tool:
             block = {"type": "tool_use", "id": "t1", "name": tool["name"], "input": json.loads(text)}
         return {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": params["model"],
-            "content": [block],
-            "stop_reason": "tool_use" if tool else "end_turn",
-            "stop_sequence": None,
+            "id": "msg_1", "type": "message", "role": "assistant", "model": params["model"], "content": [block],
+            "stop_reason": "tool_use" if tool else "end_turn", "stop_sequence": None,
             "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
-        }
+        }  # fmt: skip
 
 
 def _plain_messages(params):
@@ -318,5 +277,5 @@ def _stamp(seconds):
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _error(status, message):
-    return status, {"error": {"message": message, "type": "error", "code": None}}
+def _error(message):
+    return {"error": {"message": message, "type": "error", "code": None}}

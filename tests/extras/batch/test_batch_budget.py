@@ -26,7 +26,6 @@ pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 3
 
 PRICE = PriceSettings(input=2.0, output=10.0)
 RATES = Price("m", "test", (Tier(0, 2.0, 10.0, 2.0, 10.0, 2.0),))
-MAX_TOKENS = 64
 
 
 class Account:
@@ -40,9 +39,8 @@ class Account:
         """One start of the run, which may be ended after some seconds: with `once_made` those after it has made a batch."""
         journal = HoldJournal.open(self.path, self.ledger)
         budget = Budget(BudgetSettings(**self.limits), "judge", journal)
-        judge = settings(self.server.url, max_tokens=MAX_TOKENS)
-        how = BatchSettings(prices=PRICE)
-        sender = BatchTransport(judge, how, self.batches, run_id="run", budget=budget)
+        judge = settings(self.server.url, max_tokens=64)
+        sender = BatchTransport(judge, BatchSettings(prices=PRICE), self.batches, run_id="run", budget=budget)
 
         async def one(item):
             async with sender.slot():
@@ -148,8 +146,7 @@ def test_a_refused_batch_costs_nothing(serve, tmp_path):
     assert (budget.spent, budget.held) == (Amount(), Amount())
     account.server.batches.refuse = ""
     budget, calls = account.start(*questions(3))
-    assert states(calls) == ["ok"] * 3
-    assert budget.spent.calls == 3
+    assert (states(calls), budget.spent.calls) == (["ok"] * 3, 3)
 
 
 def test_an_expired_line_costs_nothing_and_a_lost_one_its_hold(serve, tmp_path):

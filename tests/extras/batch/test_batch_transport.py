@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -53,8 +54,8 @@ async def made(server):
         await asyncio.sleep(0.01)
 
 
-def texts(calls):
-    return [call.text for call in calls]
+def statuses(calls):
+    return [call.status for call in calls]
 
 
 def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve, tmp_path):
@@ -62,9 +63,9 @@ def test_a_batch_gives_the_replies_and_sends_the_bodies_of_live_questions(serve,
     server.keep_bodies = True
     live = asyncio.run(ask(settings(server.url), *asked))
     by_batch = run(transport(server, tmp_path), *asked)
-    assert texts(by_batch) == texts(live)
-    assert [c.key for c in by_batch] == [q.key for q in asked]
-    bodies = {key: body for key, body in server.batches.made[0].lines}
+    assert [call.text for call in by_batch] == [call.text for call in live]
+    bodies = dict(server.batches.made[0].lines)
+    assert [call.key for call in by_batch] == [q.key for q in asked]
     assert {q.key for q in asked} == bodies.keys()
     assert sorted(map(json.dumps, bodies.values())) == sorted(map(json.dumps, server.bodies.values()))
     assert (len(server.log), len(server.batches.made)) == (12, 1)
@@ -76,40 +77,38 @@ def test_expired_missing_and_failed_lines_are_asked_again_and_no_other(serve, tm
     fates = [OK, EXPIRED, MISSING, "500", OK, OK]
     server.batches.fate = lambda batch, line: fates[line] if batch == 0 else OK
     calls = run(transport(server, tmp_path, shape=shape), *asked)
-    assert [call.status for call in calls] == ["ok"] * 6
     first, second = server.batches.made
     assert [key for key, _ in first.lines] == [q.key for q in asked]
     assert {key for key, _ in second.lines} == {asked[i].key for i in (1, 2, 3)}
-    assert [call.attempts for call in calls] == [1, 2, 2, 2, 1, 1]
+    assert [(call.status, call.attempts) for call in calls] == [("ok", tries) for tries in (1, 2, 2, 2, 1, 1)]
 
 
-@pytest.mark.parametrize(("fates", "statuses"), [
+@pytest.mark.parametrize(("fates", "expected"), [
     ([[OK, DOUBLED, OK]], ["ok", "ok", "ok"]),  # of two lines with one key the reply counts
     ([[OK, "400", OK]], ["ok", "bad_request", "ok"]),  # a refused line is a permanent failure
     ([[OK, EXPIRED], [EXPIRED], [EXPIRED]], ["ok", "server_error"]),  # no reply at all fails: once, and two retries
 ])  # fmt: skip
-def test_what_becomes_of_lines(serve, tmp_path, fates, statuses):
+def test_what_becomes_of_lines(serve, tmp_path, fates, expected):
     server = serve()
     server.batches.fate = lambda batch, line: fates[batch][line]
-    calls = run(transport(server, tmp_path, retries=2), *questions(len(statuses)))
-    assert [call.status for call in calls] == statuses
+    assert statuses(run(transport(server, tmp_path, retries=2), *questions(len(expected)))) == expected
     assert len(server.batches.made) == len(fates)
 
 
 def test_a_refused_schema_is_asked_in_another_form_in_the_next_round(serve, tmp_path):
-    server, asked, notices = serve(), questions(2), list[str]()
+    server, notices = serve(), list[str]()
     refusal = "400 Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
     server.batches.fate = lambda batch, line: refusal if batch == 0 else OK
-    calls = run(transport(server, tmp_path, tell=notices.append), *asked)
+    calls = run(transport(server, tmp_path, tell=notices.append), *questions(2))
     assert [(call.status, call.output_mode) for call in calls] == [("ok", "json_object")] * 2
     assert sum("json_schema was refused" in notice for notice in notices) == 1
 
 
 @pytest.mark.parametrize("shape", PARAMS)
 def test_an_error_after_the_batch_was_made_makes_no_second_one(serve, tmp_path, shape):
-    server, asked = serve(), questions(4)
+    server = serve()
     server.batches.after_create = [500]
-    assert [call.status for call in run(transport(server, tmp_path, shape=shape), *asked)] == ["ok"] * 4
+    assert statuses(run(transport(server, tmp_path, shape=shape), *questions(4))) == ["ok"] * 4
     assert len(server.batches.made) == 1
 
 
@@ -118,8 +117,7 @@ def test_an_error_before_the_batch_was_made_is_followed_by_another_try(serve, tm
     server.batches.before_create = [503, 429]
     run(transport(server, tmp_path), *questions(2))
     assert len(server.batches.made) == 1
-    assert server.batches.count("POST", "/batches") == 3
-    assert server.batches.count("POST", "/files") == 1
+    assert (server.batches.count("POST", "/batches"), server.batches.count("POST", "/files")) == (3, 1)
 
 
 def test_the_list_is_read_page_by_page_back_to_the_intent(serve, tmp_path):
@@ -127,8 +125,8 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve, tmp_path):
     server.batches.page = 2
     for number in range(5):
         run(transport(server, tmp_path), question(f"another run's {number}"))
-    server.batches.made[0].created -= 86_400
-    server.batches.made[1].created -= 86_400
+    for batch in server.batches.made[:2]:
+        batch.created -= 86_400
     server.batches.log.clear()
     api = OpenAIBatches(settings(server.url), SENTINEL)
 
@@ -147,19 +145,16 @@ def test_the_list_is_read_page_by_page_back_to_the_intent(serve, tmp_path):
 def test_a_round_is_divided_by_the_number_of_its_questions(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(batch_transport, "MAX_REQUESTS", 3)
     server = serve()
-    calls = run(transport(server, tmp_path), *questions(8))
-    assert [call.status for call in calls] == ["ok"] * 8
+    assert statuses(run(transport(server, tmp_path), *questions(8))) == ["ok"] * 8
     assert sorted(len(batch.lines) for batch in server.batches.made) == [2, 3, 3]  # they are sent side by side
 
 
 def test_a_round_is_divided_by_its_bytes(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(batch_transport, "MAX_BYTES", 10_000)
-    server, asked = serve(), [question("word " * 500 + str(i)) for i in range(8)]
-    calls = run(transport(server, tmp_path), *asked)
-    assert [call.status for call in calls] == ["ok"] * 8
+    server = serve()
+    assert statuses(run(transport(server, tmp_path), *(question("word " * 500 + str(i)) for i in range(8)))) == ["ok"] * 8
     made = [batch.lines for batch in server.batches.made]
-    assert len(made) > 1
-    assert sum(map(len, made)) == 8
+    assert (len(made) > 1, sum(map(len, made))) == (True, 8)
     assert all(len(json.dumps([body for _, body in lines])) < 10_000 for lines in made)
 
 
@@ -167,10 +162,8 @@ def test_a_batch_past_its_end_is_cancelled_and_collected(serve, tmp_path, monkey
     monkeypatch.setattr(job, "GRACE_S", 0.1)
     server = serve()
     server.batches.delay_s, server.batches.expires_in_s = 3600, -5
-    calls = run(transport(server, tmp_path), *questions(3))
-    assert [call.status for call in calls] == ["ok"] * 3
-    assert server.batches.count("POST", "/cancel") == 1
-    assert len(server.batches.made) == 1
+    assert statuses(run(transport(server, tmp_path), *questions(3))) == ["ok"] * 3
+    assert (server.batches.count("POST", "/cancel"), len(server.batches.made)) == (1, 1)
 
 
 def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve, tmp_path):
@@ -183,13 +176,9 @@ def test_a_refused_input_ends_the_run_and_leaves_nothing_to_pick_up(serve, tmp_p
 
 def test_a_server_without_a_batch_api_is_named(serve, tmp_path):
     server = serve()
-    server.batches.handle = lambda request: _nothing()  # type: ignore[method-assign]
+    server.batches.handle = AsyncMock(return_value=None)  # type: ignore[method-assign]
     with pytest.raises(ProviderUnusable, match="no Batch API at this address"):
         run(transport(server, tmp_path), *questions(1))
-
-
-async def _nothing():
-    return None
 
 
 def test_replies_are_paid_at_the_batch_price(serve, tmp_path):
@@ -198,15 +187,14 @@ def test_replies_are_paid_at_the_batch_price(serve, tmp_path):
     calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=payments.append)
     usages = [server.batches.reply(body)["usage"] for _, body in server.batches.made[0].lines]
     expected = [(u["prompt_tokens"] * 2.0 + u["completion_tokens"] * 10.0) / 1e6 for u in usages]
-    assert sorted(p.usd or 0 for p in payments) == pytest.approx(sorted(expected))
-    assert sorted(c.paid_usd or 0 for c in calls) == pytest.approx(sorted(expected))
+    for paid in ([payment.usd or 0 for payment in payments], [call.paid_usd or 0 for call in calls]):
+        assert sorted(paid) == pytest.approx(sorted(expected))
 
 
 @pytest.mark.slow
 def test_nothing_is_sent_while_texts_are_embedded(serve, tmp_path):
-    server = serve()
+    server, free_at = serve(), time.monotonic() + 0.4
     sender = transport(server, tmp_path)
-    free_at = time.monotonic() + 0.4
     sender.is_busy = lambda: time.monotonic() < free_at
     run(sender, *questions(2))
     assert server.batches.made[0].created > time.time() - 5
@@ -230,10 +218,8 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve,
 
     asyncio.run(stopped())
     server.batches.made[0].ends = 0
-    calls = run(transport(server, tmp_path, tell=notices.append), *asked[:3])
-    assert [call.status for call in calls] == ["ok"] * 3
-    rest = run(transport(server, tmp_path), *asked[3:])  # asked by a later start: their replies are still on disk
-    assert [call.status for call in rest] == ["ok"] * 2
+    assert statuses(run(transport(server, tmp_path, tell=notices.append), *asked[:3])) == ["ok"] * 3
+    assert statuses(run(transport(server, tmp_path), *asked[3:])) == ["ok"] * 2  # of a later start: their replies are still on disk
     assert len(server.batches.made) == 1
     assert any("is picked up" in notice for notice in notices)
     (folder,) = tmp_path.iterdir()

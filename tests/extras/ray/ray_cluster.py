@@ -16,28 +16,30 @@ class RayCluster:
         self._folder = folder
         (folder / "token").write_text("3f9d" * 16)
         self.environment = {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
-            "RAY_TMPDIR": str(folder),
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
+            "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0",
+        }  # fmt: skip
         self.nodes: list[int] = []
         self.address = ""
 
     def add_node(self, *before):
         """Start a node with one core, with the words of another program before its command."""
         log = self._folder / f"node-{len(self.nodes)}.log"
-        joins = (
-            [f"--address={self.address}"]
-            if self.address
-            else ["--head", "--port=0", "--include-dashboard=false", f"--temp-dir={self._folder}"]
-        )
-        command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", *joins, "--block", "--num-cpus=1"]
+        first = ["--head", "--port=0", "--include-dashboard=false", f"--temp-dir={self._folder}"]
+        joins = [f"--address={self.address}"] if self.address else first
+        command = [
+            *before,
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            *joins,
+            "--block",
+            "--num-cpus=1",
+            "--disable-usage-stats",
+        ]
+        environment = {**os.environ, **self.environment}
         with open(log, "w") as out:
-            process = subprocess.Popen(
-                [*command, "--disable-usage-stats"], stdout=out, stderr=out, start_new_session=True,
-                env={**os.environ, **self.environment},
-            )  # fmt: skip
+            process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
         self.nodes.append(process.pid)
         until(lambda: "Ray runtime started" in log.read_text(), 90)
         if not self.address:

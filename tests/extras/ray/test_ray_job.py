@@ -9,8 +9,7 @@ from ragpipe.cli.command_line import compose_task
 from ragpipe.extras.ray.settings import RaySettings
 from tests.support.pages import DOCS
 
-TEXT = (DOCS / "extras" / "ray" / "ray-job.yaml").read_text(encoding="utf-8")
-JOB = yaml.safe_load(TEXT)
+JOB = yaml.safe_load((DOCS / "extras" / "ray" / "ray-job.yaml").read_text(encoding="utf-8"))
 CLUSTER = JOB["spec"]["rayClusterSpec"]
 PODS = [group["template"]["spec"] for group in (CLUSTER["headGroupSpec"], *CLUSTER["workerGroupSpecs"])]
 
@@ -26,12 +25,13 @@ def test_the_command_is_a_run_that_joins_the_cluster(monkeypatch):
     assert (config.runner.kind, config.runner.address, config.runner.slice) == ("ray", "10.0.0.1:6379", 500)
 
 
-def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge():
+def test_every_pod_has_the_image_of_the_page_the_same_volume_and_no_key_of_a_judge():
     containers = [container for pod in PODS for container in pod["containers"]]
     assert len(containers) == 2
     (image,) = {container["image"] for container in containers}
     assert f":{CLUSTER['rayVersion']}-" in image
     assert "REGISTRY" in image
+    assert f"rayproject/ray:{CLUSTER['rayVersion']}-py311" in (DOCS / "extras" / "ray.md").read_text(encoding="utf-8")
     for pod, container in zip(PODS, containers, strict=True):
         (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
         assert mount == {"name": volume["name"], "mountPath": "/runs"}
@@ -43,7 +43,3 @@ def test_every_pod_has_the_same_image_and_volume_and_no_key_of_a_judge():
 def test_connections_need_a_token_and_the_head_measures_nothing():
     assert CLUSTER["authOptions"] == {"mode": "token"}
     assert CLUSTER["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
-
-
-def test_the_page_shows_the_image_of_this_version():
-    assert f"rayproject/ray:{CLUSTER['rayVersion']}-py311" in (DOCS / "extras" / "ray.md").read_text(encoding="utf-8")

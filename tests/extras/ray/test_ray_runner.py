@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.extras.ray.process import end_session, members_of
+from ragpipe.runs.iteration_judging import ASKS_HERE
 from tests.extras.ray.ray_cluster import RayCluster
 from tests.extras.ray.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
+from tests.support.harness import Server, arguments, finish, surplus, write_cases
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,8 +38,8 @@ def cluster():
     with tempfile.TemporaryDirectory(prefix="ray-") as folder, ExitStack() as stack:  # short: sockets lie in it
         made = RayCluster(Path(folder))
         stack.callback(made.close)
-        made.add_node()
-        made.add_node()
+        for _ in range(2):
+            made.add_node()
         yield made
 
 
@@ -72,6 +74,16 @@ def children_of(process):
     return [int(pid) for pid in listed]
 
 
+def measuring(place, process, count=2):
+    """The workers of a run, once there are so many."""
+    return until(lambda: len(workers := workers_of(place, process.pid)) == count and workers, 90)
+
+
+def measured(place):
+    """The cases that were measured, in order."""
+    return (place / "measured").read_text().split()[1::2]
+
+
 def leftovers():
     return {path.name for path in Path(tempfile.gettempdir()).glob("ragpipe-ray-*")}
 
@@ -81,8 +93,7 @@ def test_two_nodes_give_the_bytes_of_one_process(place, cluster, largest):
     words = on(cluster, f"of-{largest}", f"runner.slice={largest}")
     out = ended(place, *words, **variables(cluster))
     assert_same(place, f"of-{largest}")
-    measured = (place / "measured").read_text().split()[1::2]
-    assert sorted(measured) == sorted(f"q{i}" for i in range(CASES))  # each case once
+    assert sorted(measured(place)) == sorted(f"q{i}" for i in range(CASES))  # each case once
     assert "Traceback" not in out
     assert "(raylet)" not in out
 
@@ -101,23 +112,21 @@ def test_a_cluster_of_its_own_gives_these_bytes_too(place, tmp_path):
 def test_slices_of_a_lost_node_are_measured_elsewhere(place, cluster):
     node = cluster.add_node()
     process = start(place, *on(cluster, "lost", "runner.slice=50"), **variables(cluster, SLOW_S="0.02"))
-    workers = until(lambda: len(found := workers_of(place, process.pid)) == 3 and found, 90)
-    assert len([pid for pid in workers if os.getsid(pid) == node]) == 1
+    assert [os.getsid(pid) for pid in measuring(place, process, 3)].count(node) == 1
     end_session(node)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 0, out
     assert_same(place, "lost")
     assert "a node of the cluster was lost; rows" in out
-    measured = (place / "measured").read_text().split()[1::2]
-    assert set(measured) == {f"q{i}" for i in range(CASES)}
-    assert len(measured) <= CASES + 2 * 50  # what the worker had under way, and what it had not handed over
+    assert set(measured(place)) == {f"q{i}" for i in range(CASES)}
+    assert len(measured(place)) <= CASES + 2 * 50  # what the worker had under way, and what it had not handed over
 
 
 def test_a_slice_that_kills_every_worker_ends_the_run_and_names_itself(place, cluster):
     words = on(cluster, "fatal", "runner.slice=10")
     out = ended(place, *words, code=6, **variables(cluster, FATAL="q34"))
     assert "rows 30 to 39 of block 0: 3 workers died over them (out of memory?" in out
-    assert (place / "measured").read_text().split().count("q34") == 3
+    assert measured(place).count("q34") == 3
     once = ended(place, *words, **variables(cluster, FATAL_ONCE="q34"))
     assert "a worker of Ray died; rows 30 to 39 of block 0 are measured again" in once
     assert_same(place, "fatal")
@@ -129,16 +138,15 @@ def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place, cluste
     before, told = leftovers(), variables(cluster if kind == "cluster" else None)
     words += ["runner.workers=2", "runner.slice=9"]
     process = start(place, *words, **{**told, "SLOW_S": "0.2"})
-    workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found, 90)
-    speaking = children_of(process)
-    assert len(speaking) == 1
-    os.kill(process.pid, signal.SIGKILL)
+    workers = measuring(place, process)
+    (speaking,) = children_of(process)
+    process.kill()
     process.wait()
     until(lambda: not any(map(lives, workers)), 10)
-    until(lambda: not list(members_of(speaking[0])), 10)  # Ray's own processes too
-    count = len((place / "measured").read_text())
+    until(lambda: not list(members_of(speaking)), 10)  # Ray's own processes too
+    count = len(measured(place))
     time.sleep(0.5)
-    assert len((place / "measured").read_text()) == count
+    assert len(measured(place)) == count
     assert leftovers() == before
     if kind == "own":
         ended(place, *words, **told)
@@ -148,7 +156,7 @@ def test_a_killed_driver_leaves_nothing_and_the_next_start_goes_on(place, cluste
 def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothing(place):
     before = leftovers()
     process = start(place, "output_dir=mute", "runner=ray", "runner.workers=2", **variables(SLOW_S="0.2"))
-    until(lambda: len(workers_of(place, process.pid)) == 2, 90)
+    measuring(place, process)
     (speaking,) = children_of(process)
     os.kill(speaking, signal.SIGKILL)
     out, _ = process.communicate(timeout=60)
@@ -161,8 +169,8 @@ def test_the_end_of_the_process_that_speaks_to_ray_ends_the_run_and_leaves_nothi
 def test_ctrl_c_ends_the_tasks(place, cluster):
     words = on(cluster, "interrupted", "runner.slice=9")
     process = start(place, *words, **variables(cluster, SLOW_S="0.2"))
-    workers = until(lambda: len(found := workers_of(place, process.pid)) == 2 and found, 90)
-    os.kill(process.pid, signal.SIGINT)
+    workers = measuring(place, process)
+    process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
     assert "Traceback" not in out
@@ -219,3 +227,35 @@ def test_a_node_that_does_not_see_the_run_folder_is_named(place, cluster):
     out = ended(place, *on(cluster, "hidden", "runner.slice=20"), code=2, **variables(cluster))
     end_session(node)
     assert f"node {socket.gethostname()}: output_dir\n    found:    no run in {hidden}" in out
+
+
+def results_of(folder, out):
+    """All files of a run with a judge that say what came of it."""
+    run = (folder / out / "torture" / "latest").resolve()
+    paths = [*run.glob("*.parquet"), *run.glob("iteration-1/*.*"), *run.glob("final/*"), run / "gates.json"]
+    return {str(p.relative_to(run)): p.read_bytes() for p in paths if p.name[0] != "." and "journal" not in p.name}
+
+
+def test_a_run_that_asks_a_server_asks_in_its_own_process(tmp_path):
+    """And says so; one process over the same replies asks nothing, and comes to the same bytes."""
+    ray = ["runner=ray", "runner.workers=2", "runner.slice=6"]
+    common = ["metrics.chunk_faithfulness.exhaustive=true", f"store.path={tmp_path / 'store'}", "report.formats=[markdown]"]
+    data = write_cases(tmp_path / "cases.jsonl", 60)
+
+    def run(out, *words, code=0):
+        found, text = finish(arguments(data, tmp_path / out, server.url, *common, *words), tmp_path)
+        assert found == code, text
+        return text
+
+    with Server(tmp_path / "log", ("--latency-ms", "20")) as server:
+        assert f"runner=ray: {ASKS_HERE}" in run("out", "task=plan", *ray)
+        assert "judge.budget.calls=140" in run("out", *ray, "judge.budget.calls=70", code=4)
+        assert len(server.requests()) == 70
+        assert f"runner=ray: {ASKS_HERE}" in run("out", *ray)
+        assert surplus(server) == 0
+        asked = len(server.requests())
+        run("local")
+        assert len(server.requests()) == asked
+    local, by_ray = results_of(tmp_path, "local"), results_of(tmp_path, "out")
+    assert len(local) >= 8
+    assert {name: by_ray[name] == data for name, data in local.items()} == dict.fromkeys(by_ray, True)
