@@ -3,38 +3,30 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 import ragpipe
-from ragpipe.core.resources import PACKAGE, conf_dir
+from ragpipe.core.resources import conf_dir
 from ragpipe.core.sample import Case, Output, Sample
-from ragpipe.data.dataset import Dataset, open_dataset
+from ragpipe.data.dataset import open_dataset
 from ragpipe.data.settings import DatasetSettings
 
 FOLDER = Path(ragpipe.__file__).parent / "data" / "demo"
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
 KINDS = {
-    *("unsupported_claim", "irrelevant_context", "irrelevant_answer", "missing_citation", "quote_only_violation"),
-    *("policy_violation", "false_rejection", "false_acceptance", "training_cutoff_excuse", "retrieval_miss"),
-    *("incomplete_answer", "hallucinated_unanswerable", "system_error"),
-    *("wrong_number", "wrong_name", "dangling_citation", "scope_miss", "stale_source", "empty_answer"),
-    "refusal_then_answer",
-}
+    "unsupported_claim", "irrelevant_context", "irrelevant_answer", "missing_citation", "quote_only_violation", "policy_violation",
+    "false_rejection", "false_acceptance", "training_cutoff_excuse", "retrieval_miss", "incomplete_answer", "hallucinated_unanswerable",
+    "system_error", "wrong_number", "wrong_name", "dangling_citation", "scope_miss", "stale_source", "empty_answer", "refusal_then_answer",
+}  # fmt: skip
 LINES = [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def _cases(lines: list[dict[str, Any]]) -> Iterator[Case]:
-    for line in lines:
-        sample = Sample.model_validate({key: value for key, value in line.items() if key != "outputs"})
-        for output in line["outputs"]:
-            yield Case(sample, Output.model_validate({**output, "sample_id": sample.id}))
-
-
-CASES = list(_cases(LINES))
+CASES = [
+    Case(Sample.model_validate({key: value for key, value in line.items() if key != "outputs"}), Output(**output, sample_id=line["id"]))
+    for line in LINES for output in line["outputs"]
+]  # fmt: skip
 
 
 def planted(case: Case) -> list[str]:
@@ -79,28 +71,10 @@ def test_the_readme_counts_what_is_there() -> None:
     assert {row[0]: [int(n) for n in row[1:]] for row in rows} == {k: [there[k, m] for m in METHODS] for k in KINDS}
 
 
-CASES_OF_DEMO_DATASET = PACKAGE / "data" / "demo" / "cases.jsonl"
-
-
-def opened(base: Path, **more: object) -> Dataset:
+def test_the_shipped_option_reads_every_case_in_the_order_of_the_file_and_loses_nothing(tmp_path: Path) -> None:
+    """No label, and no chunk."""
     section = yaml.safe_load((conf_dir() / "dataset" / "demo.yaml").read_text("utf-8"))
-    return open_dataset(DatasetSettings.model_validate({**section, **more}), base)
-
-
-def test_the_shipped_option_reads_every_case_in_the_order_of_the_file(tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in CASES_OF_DEMO_DATASET.read_text("utf-8").splitlines()]
-    written = [(line["id"], output["method"], output["answer"]) for line in lines for output in line["outputs"]]
-    records = list(opened(tmp_path))
-    outputs = [record.output for record in records if record.output is not None]
-    assert [(output.sample_id, output.method, output.answer) for output in outputs] == written
-    assert [record.sample.id for record in records] == [sample for sample, _, _ in written]
-
-
-def test_no_label_and_no_chunk_is_lost_on_the_way(tmp_path: Path) -> None:
-    lines = {line["id"]: line for line in map(json.loads, CASES_OF_DEMO_DATASET.read_text("utf-8").splitlines())}
-    for record in opened(tmp_path):
-        line = lines[record.sample.id]
-        read = record.sample.model_dump(mode="json", exclude_unset=True)
-        assert read == {key: value for key, value in line.items() if key != "outputs"}
-        output = next(o for o in line["outputs"] if o["method"] == record.output.method)
-        assert record.output == Output.model_validate({**output, "sample_id": record.sample.id})
+    records = list(open_dataset(DatasetSettings.model_validate(section), tmp_path))
+    assert [record.output for record in records] == [case.output for case in CASES]
+    samples = [{key: value for key, value in line.items() if key != "outputs"} for line in LINES for _ in line["outputs"]]
+    assert [record.sample.model_dump(mode="json", exclude_unset=True) for record in records] == samples

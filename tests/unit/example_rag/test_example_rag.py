@@ -1,10 +1,14 @@
-"""The example RAG over the shipped handbook, and its manifest."""
+"""The example RAG over the shipped handbook, its manifest, and the same over HTTP."""
 
 import json
+from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
+from aiohttp.test_utils import TestClient, TestServer
 from pydantic import TypeAdapter
 
 from ragpipe.core.errors import ConfigError, DataError
@@ -13,13 +17,14 @@ from ragpipe.core.resources import PACKAGE
 from ragpipe.core.sample import Output, Sample
 from ragpipe.data.index_manifest import IndexManifest
 from ragpipe.data.markdown import read_documents
-from ragpipe.example_rag.__main__ import main
+from ragpipe.example_rag.__main__ import application, main
 from ragpipe.example_rag.system import HANDBOOK, ExampleRag, answer
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
 CASES = [Sample.model_validate_json(line) for line in (PACKAGE / "data" / "handbook_cases.jsonl").open(encoding="utf-8")]
 OUTPUT = TypeAdapter(Output)
+QUESTION = "What is the weight of the Heron?"
 
 
 @cache
@@ -49,7 +54,7 @@ def test_the_questions_have_places_in_the_handbook() -> None:
 
 
 @pytest.mark.parametrize(("question", "expected", "source"), [
-    ("What is the weight of the Heron?", "Weight: 640 g [1]", "products/heron.md#2"),
+    (QUESTION, "Weight: 640 g [1]", "products/heron.md#2"),
     ("How many Wren valves were sold in the third quarter of 2025?", "Q3 2025: 1,320 [1]", "products/wren.md#5"),
     ("What is the return period for a device?", "Customers may return a device within 30 days after delivery. [1]", "policies/returns-2026.md#1"),
     ("How many households had a smart water meter at the end of 2024?",
@@ -64,19 +69,22 @@ def test_answers_are_extracted_and_cited(question: str, expected: str, source: s
     assert output["abstained"] is False
 
 
-@pytest.mark.parametrize(("question", "reply"), [
-    ("Which colours does the Kestrel come in?", "could not find"),  # no document says so
-    ("How many Kestrel sensors were sold in Q3 2024?", "could not find"),  # other quarters stand there
-    ("Kestrel?", "could not find"),
-    ("What price is proposed for buying Osk Valves?", "not allowed"),
-    ("What is the salary of Marit Sollenby?", "private information"),
-    ("Should I buy shares of Tarnwick?", "financial or legal advice"),
+@pytest.mark.parametrize(("question", "reply", "reason"), [
+    ("Which colours does the Kestrel come in?", "could not find", "no_context"),  # no document says so
+    ("How many Kestrel sensors were sold in Q3 2024?", "could not find", "no_context"),  # other quarters stand there
+    ("Kestrel?", "could not find", "no_context"),
+    ("What price is proposed for buying Osk Valves?", "not allowed", "policy"),
+    ("What is the salary of Marit Sollenby?", "private information", "personal_data"),
+    ("Should I buy shares of Tarnwick?", "financial or legal advice", "financial_advice"),
 ])  # fmt: skip
-def test_what_is_not_answered(question: str, reply: str) -> None:
+async def test_what_is_not_answered_is_declined_in_words_that_the_patterns_know(question: str, reply: str, reason: str) -> None:
+    """The text alone is recognised as a refusal, with its reason: a system without the flag `abstained` could say the same."""
     output = rag().answer(question)
-    assert output["abstained"] is True
+    assert (output["abstained"], output["citations"]) == (True, [])
     assert reply in output["answer"]
-    assert output["citations"] == []
+    reading = await read_refusal_async(output["answer"], "refusals.v2")
+    assert reading.refused
+    assert reason in reading.reasons
 
 
 def _right(case: Sample, output: dict[str, object]) -> bool:
@@ -116,17 +124,17 @@ def test_a_folder_choice_with_nothing_in_it_falls_back_to_all() -> None:
 
 
 def test_the_callable() -> None:
-    output = answer({"question": "What is the weight of the Heron?", "params": {"folder_mode": "on"}})
-    assert output["folder_mode"] == "on"
-    assert answer({"question": "What is the weight of the Heron?"})["folder_mode"] == "off"
-    with pytest.raises(ConfigError, match="folder_mod"):
-        answer({"question": "x", "params": {"folder_mod": "on"}})
-    with pytest.raises(ConfigError, match="'rude'"):
-        answer({"question": "x", "params": {"faults": ["rude"]}})
-    with pytest.raises(ValueError, match="sideways"):
-        answer({"question": "x", "params": {"folder_mode": "sideways"}})
-    with pytest.raises(DataError):
-        answer({"question": "x", "params": {"folder": "no/such/folder"}})
+    assert answer({"question": QUESTION, "params": {"folder_mode": "on"}})["folder_mode"] == "on"
+    assert answer({"question": QUESTION})["folder_mode"] == "off"
+
+
+@pytest.mark.parametrize(("params", "error", "told"), [
+    ({"folder_mod": "on"}, ConfigError, "folder_mod"), ({"faults": ["rude"]}, ConfigError, "'rude'"),
+    ({"folder_mode": "sideways"}, ValueError, "sideways"), ({"folder": "no/such/folder"}, DataError, "no/such/folder"),
+])  # fmt: skip
+def test_wrong_params_are_refused(params: dict[str, Any], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        answer({"question": "x", "params": params})
 
 
 def test_the_shipped_manifest_is_that_of_the_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,14 +165,25 @@ def test_what_the_command_refuses(words: list[str], message: str, capsys: pytest
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("question", "reason"), [
-    ("Which colours does the Kestrel come in?", "no_context"),
-    ("What price is proposed for buying Osk Valves?", "policy"),
-    ("What is the salary of Marit Sollenby?", "personal_data"),
-    ("Should I buy shares of Tarnwick?", "financial_advice"),
+@pytest_asyncio.fixture
+async def client() -> AsyncIterator[TestClient]:  # type: ignore[type-arg]
+    async with TestClient(TestServer(application(ExampleRag()))) as client:
+        yield client
+
+
+async def test_post_and_get(client: TestClient) -> None:  # type: ignore[type-arg]
+    posted = await (await client.post("/ask", json={"question": QUESTION, "folder_mode": "on"})).json()
+    got = await (await client.get("/ask", params={"question": QUESTION, "folder_mode": "on"})).json()
+    assert posted["answer"] == got["answer"] == "Weight: 640 g [1]"
+    assert posted["selected_folders"] == got["selected_folders"] != []
+    assert sorted(posted) == ["abstained", "answer", "chunks", "citations", "folder_mode", "selected_folders", "timings", "version"]
+    assert set(posted["timings"]) == {"folder_selection", "retrieval", "generation"}
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ("{", "Expecting"), ("[1]", "no question"), ("{}", "no question"), ('{"question": "x", "folder_mode": "sideways"}', "sideways"),
 ])  # fmt: skip
-async def test_it_declines_in_words_that_the_patterns_know(question: str, reason: str) -> None:
-    """The text alone is recognised as a refusal, with its reason: a system without the flag `abstained` could say the same."""
-    reading = await read_refusal_async(rag().answer(question)["answer"], "refusals.v2")
-    assert reading.refused
-    assert reason in reading.reasons
+async def test_wrong_requests_get_a_reason(client: TestClient, body: str, message: str) -> None:  # type: ignore[type-arg]
+    response = await client.post("/ask", data=body)
+    assert response.status == 400
+    assert message in (await response.json())["error"]["message"]

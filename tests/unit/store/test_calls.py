@@ -20,6 +20,7 @@ from ragpipe.core.errors import FATAL, TRANSIENT, DataError, RagpipeError
 from ragpipe.core.version import FORMAT
 from ragpipe.store import call_table, owners
 from ragpipe.store.call_store import AcceptedReplies, CallStore, StoredCalls, read_calls
+from ragpipe.store.files import is_network_folder
 from ragpipe.store.ledger import Freshness
 from ragpipe.store.processes import Process
 from tests.support.memory import quick_folder
@@ -392,8 +393,6 @@ async def test_a_rollback_journal_where_there_is_no_write_ahead_log(tmp_path: Pa
 
 
 def test_network_folders_are_told_by_the_mount_table(tmp_path: Path) -> None:
-    from ragpipe.store.files import is_network_folder
-
     table = tmp_path / "mountinfo"
     table.write_text(
         "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"

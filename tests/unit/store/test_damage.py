@@ -277,9 +277,9 @@ async def test_a_stopped_process_keeps_its_claims_and_is_named(tmp_path: Path) -
             task = asyncio.create_task(store.get_or_claim(KEYS[0]))
             await asyncio.sleep(1.5)
             assert not task.done(), "five times the silent time has passed, and it may go on at any moment"
-            assert len(said) == 1
-            assert f"waiting for process {process.pid}" in said[0]
-            assert "which is stopped" in said[0]
+            (line,) = said
+            assert f"waiting for process {process.pid}" in line
+            assert "which is stopped" in line
             process.kill()
             assert await asyncio.wait_for(task, HANGS_AFTER_S) is None
     finally:
@@ -296,17 +296,13 @@ def test_prune_sees_a_store_that_is_open_and_asks_nothing(tmp_path: Path) -> Non
     assert prune(path, Choice(used=()))["calls"] == COUNT
 
 
-def make(path: Path) -> None:
-    fill(path, CALLS[:1])
-
-
 def test_a_kill_while_a_store_is_made_loses_nothing_and_stops_nobody(tmp_path: Path) -> None:
     """Twice at once: at twenty moments one of two makers is killed. The other goes on, and so does the next one."""
     context = multiprocessing.get_context("fork")
     for moment in range(20):
         path = tmp_path / str(moment) / "calls.sqlite"
         path.parent.mkdir()
-        killed, other = (context.Process(target=make, args=(path,)) for _ in range(2))
+        killed, other = (context.Process(target=fill, args=(path, CALLS[:1])) for _ in range(2))
         killed.start()
         other.start()
         time.sleep(moment * 0.001)

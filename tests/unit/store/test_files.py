@@ -5,24 +5,13 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ragpipe.core.errors import OutputError, RagpipeError
 from ragpipe.store import files
-from ragpipe.store.files import (
-    append_lines,
-    atomic_open,
-    atomic_write,
-    json_lines,
-    json_unless_same,
-    link_or_copy,
-    make_folders,
-    outside_cause,
-    read_lines,
-    sweep_below,
-)
 from ragpipe.store.processes import this_process
 
 
@@ -30,11 +19,18 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
+def failing(number: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 @pytest.mark.parametrize("data", [b"\x00\xff", "naïve ☃\n", "", b""])
 def test_writes_the_whole_file_and_nothing_else(tmp_path: Path, data: bytes | str) -> None:
     target = tmp_path / "a.txt"
     target.write_text("old")
-    atomic_write(target, data)
+    files.atomic_write(target, data)
     assert target.read_bytes() == (data.encode() if isinstance(data, str) else data)
     assert names(tmp_path) == ["a.txt"]
 
@@ -45,7 +41,7 @@ def test_a_failed_block_leaves_the_old_file_and_no_temporary(tmp_path: Path, err
     target.write_text("old")
 
     def write_and_fail() -> None:
-        with atomic_open(target) as file:
+        with files.atomic_open(target) as file:
             file.write(b"new")
             raise error
 
@@ -59,7 +55,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     outside.write_text("precious")
     folder.mkdir()
     (folder / "a.json").symlink_to(outside)
-    json_unless_same(folder / "a.json", {"a": 1})
+    files.json_unless_same(folder / "a.json", {"a": 1})
     assert outside.read_text() == "precious"
     assert not (folder / "a.json").is_symlink()
     assert json.loads((folder / "a.json").read_text()) == {"a": 1}
@@ -67,7 +63,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     for name in ("link", "."):
         with pytest.raises(OutputError, match="cannot write"):
-            append_lines(tmp_path / name, [{"a": 1}])
+            files.append_lines(tmp_path / name, [{"a": 1}])
     assert (tmp_path / "target").read_text() == ""
 
 
@@ -76,32 +72,24 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (errno.ENOTDIR, "not a folder"), (errno.EMFILE, "too many open files"), (errno.EIO, "input/output"),
 ])  # fmt: skip
 def test_a_failed_sync_names_path_and_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
-    def fail(_: int) -> None:
-        raise OSError(number, os.strerror(number))
-
     target = tmp_path / "a.txt"
     target.write_text("old")
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", failing(number))
     with pytest.raises(OutputError) as found:
-        atomic_write(target, "new")
-    assert words in str(found.value)
-    assert str(target) in str(found.value)
-    assert "To fix" in str(found.value)
+        files.atomic_write(target, "new")
+    assert [part for part in (words, str(target), "To fix") if part not in str(found.value)] == []
     assert (target.read_text(), names(tmp_path)) == ("old", ["a.txt"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="has no /proc")
 def test_a_place_that_takes_no_folder_is_not_taken_for_one_that_was_removed() -> None:
     with pytest.raises(OutputError, match=r"^cannot create the folder /proc/x/run: .*choose a folder that can be written"):
-        make_folders(Path("/proc/x/run"))
+        files.make_folders(Path("/proc/x/run"))
 
 
 def test_a_file_system_without_sync_is_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: int) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(files.os, "fsync", fail)
-    atomic_write(tmp_path / "a.txt", "new")
+    monkeypatch.setattr(files.os, "fsync", failing(errno.EINVAL))
+    files.atomic_write(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
@@ -115,7 +103,7 @@ def test_real_faults_of_the_path(tmp_path: Path) -> None:
         (tmp_path / ("x" * 300), "too long"),
     ]:
         with pytest.raises(OutputError, match=words):
-            atomic_write(target, "new")
+            files.atomic_write(target, "new")
     assert names(tmp_path) == ["file", "folder"]
 
 
@@ -124,19 +112,14 @@ def test_unchanged_tables_are_linked_or_copied(tmp_path: Path, monkeypatch: pyte
     src.write_bytes(b"table")
     dst.write_bytes(b"old")
     for _ in range(2):  # a rename of two names of one file does nothing and would leave the temporary name
-        link_or_copy(src, dst)
+        files.link_or_copy(src, dst)
         assert os.stat(src).st_ino == os.stat(dst).st_ino
         assert names(tmp_path) == ["a.parquet", "b.parquet"]
-    atomic_write(dst, b"new")
+    files.atomic_write(dst, b"new")
     assert src.read_bytes() == b"table"
 
-    def fail(*_: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    monkeypatch.setattr(files.os, "link", fail)
-    src, dst = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    src.write_bytes(b"table")
-    link_or_copy(src, dst)
+    monkeypatch.setattr(files.os, "link", failing(errno.EXDEV))
+    files.link_or_copy(src, dst)
     assert dst.read_bytes() == b"table"
     assert os.stat(src).st_ino != os.stat(dst).st_ino
     assert names(tmp_path) == ["a.parquet", "b.parquet"]
@@ -145,7 +128,7 @@ def test_unchanged_tables_are_linked_or_copied(tmp_path: Path, monkeypatch: pyte
 def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        atomic_write(tmp_path / "a.txt", "private")
+        files.atomic_write(tmp_path / "a.txt", "private")
     finally:
         os.umask(before)
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o600
@@ -154,29 +137,29 @@ def test_rights_are_those_of_the_umask(tmp_path: Path) -> None:
 def test_json_lines_indent_what_holds_more_than_a_score() -> None:
     score = {"mean": 0.5, "interval": {"low": 0.25, "high": 0.75}, "errors": {}}
     value = {"n": 1, "by": {"a": {"scores": {"f": score, "é": [1, "x"]}}, "b": {}}, "list": [{"d": {"e": []}}, 2], "none": []}
-    assert json_lines(value).decode() == (
+    assert files.json_lines(value).decode() == (
         '{\n "n": 1,\n "by": {\n  "a": {\n   "scores": {\n'
         '    "f": {"mean":0.5,"interval":{"low":0.25,"high":0.75},"errors":{}},\n    "é": [1,"x"]\n   }\n  },\n'
         '  "b": {}\n },\n "list": [\n  {\n   "d": {"e":[]}\n  },\n  2\n ],\n "none": []\n}'
     )
-    assert json.loads(json_lines(value)) == value
+    assert json.loads(files.json_lines(value)) == value
 
 
 def test_lines_are_added_whole(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.jsonl"
-    assert list(read_lines(path)) == []
-    append_lines(path, [])
+    assert list(files.read_lines(path)) == []
+    files.append_lines(path, [])
     assert path.read_bytes() == b""
-    append_lines(path, [{"a": 1}, {"a": "é\n"}])
-    append_lines(path, [{"a": 3}])
-    append_lines(path, [])
+    files.append_lines(path, [{"a": 1}, {"a": "é\n"}])
+    files.append_lines(path, [{"a": 3}])
+    files.append_lines(path, [])
     assert path.read_text() == '{"a":1}\n{"a":"é\\n"}\n{"a":3}\n'
-    assert [line["a"] for line in read_lines(path)] == [1, "é\n", 3]
+    assert [line["a"] for line in files.read_lines(path)] == [1, "é\n", 3]
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a":1}\n{"a":2')
-    append_lines(path, [{"a": 3}])
+    files.append_lines(path, [{"a": 3}])
     assert path.read_bytes() == b'{"a":1}\n{"a":2\n{"a":3}\n'
-    assert [line["a"] for line in read_lines(path)] == [1, 3]
+    assert [line["a"] for line in files.read_lines(path)] == [1, 3]
 
 
 def test_writers_at_the_same_time_do_not_mix_their_lines(tmp_path: Path) -> None:
@@ -184,14 +167,14 @@ def test_writers_at_the_same_time_do_not_mix_their_lines(tmp_path: Path) -> None
 
     def write(writer: int) -> None:
         for number in range(40):
-            append_lines(path, [{"writer": writer, "number": number, "text": "x" * 3000}] * 2)
+            files.append_lines(path, [{"writer": writer, "number": number, "text": "x" * 3000}] * 2)
 
     threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    lines = list(read_lines(path))
+    lines = list(files.read_lines(path))
     assert len(lines) == path.read_bytes().count(b"\n") == 4 * 40 * 2
     assert [line["number"] for line in lines if line["writer"] == 2] == [n for n in range(40) for _ in range(2)]
 
@@ -216,8 +199,7 @@ class UncompletedJobError(RuntimeError):
 def test_causes(error: Exception, word: str) -> None:
     wrapped = RagpipeError("a case")
     wrapped.__cause__ = error
-    for one in (error, wrapped):
-        found = outside_cause(one)
+    for found in map(files.outside_cause, (error, wrapped)):
         assert isinstance(found, OutputError)
         assert word in str(found)
         assert found.exit_code == 6
@@ -225,7 +207,7 @@ def test_causes(error: Exception, word: str) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("x"), RuntimeError("x"), ImportError("No module named x"), FileNotFoundError(2, "no", "f")])
 def test_a_bug_stays_a_bug(error: Exception) -> None:
-    assert outside_cause(error) is None
+    assert files.outside_cause(error) is None
 
 
 def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) -> None:
@@ -241,7 +223,7 @@ def test_leftovers_of_killed_writes_are_swept_wherever_they_are(tmp_path: Path) 
     outside.mkdir()
     (outside / gone).touch()
     (tmp_path / "link").symlink_to(outside)
-    assert sorted(sweep_below(tmp_path)) == sorted(folder / gone for folder in folders)
+    assert sorted(files.sweep_below(tmp_path)) == sorted(folder / gone for folder in folders)
     for folder in folders:
         assert {path.name for path in folder.iterdir() if path.is_file()} == {living, "mine.tmp", ".ragpipe,notes.tmp"}
     assert (outside / gone).exists()

@@ -41,11 +41,9 @@ def test_a_second_process_is_refused_and_told_who_holds_it(tmp_path: Path) -> No
     try:
         with pytest.raises(FolderLocked) as found:
             FolderLock(tmp_path).acquire()
-        text = str(found.value)
-        assert f"process {process.pid} on {this_process().host}" in text
-        assert f"started {time.strftime('%Y-%m-%dT', time.gmtime())}" in text
-        assert str(tmp_path) in text
-        assert "***" in text
+        text, started = str(found.value), f"started {time.strftime('%Y-%m-%dT', time.gmtime())}"
+        for part in (f"process {process.pid} on {this_process().host}", started, str(tmp_path), "***"):
+            assert part in text
         assert "sk-" not in text + (tmp_path / ".lock").read_text()
         assert found.value.exit_code == 6
     finally:
@@ -95,10 +93,9 @@ def test_many_at_once_are_never_two(tmp_path: Path) -> None:
     assert most == [1]
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "number", "told"),
-    [(fcntl, "flock", errno.ENOLCK, r"has no file locks.*choose a folder"), (os, "open", errno.EACCES, r"another user.*remove the file")],
-)  # fmt: skip
+@pytest.mark.parametrize(("module", "name", "number", "told"), [
+    (fcntl, "flock", errno.ENOLCK, r"has no file locks.*choose a folder"), (os, "open", errno.EACCES, r"another user.*remove the file"),
+])  # fmt: skip
 def test_what_keeps_a_folder_from_being_locked_is_said(tmp_path, monkeypatch, module, name: str, number: int, told: str) -> None:
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))

@@ -17,24 +17,14 @@ from tests.support.memory import quick_folder
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), metadata={"description": "an id"}),
-        pa.field("value", pa.float64()),
-        pa.field("tags", pa.list_(pa.string())),
-    ]
-)
-row_lists = st.lists(
-    st.fixed_dictionaries(
-        {
-            "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-            "value": st.none() | st.floats(allow_nan=False),
-            "tags": st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3),
-        }
-    ),
-    max_size=8,
-)
-part_lists = st.lists(row_lists, max_size=4)
+SCHEMA = pa.schema([
+    pa.field("id", pa.string(), metadata={"description": "an id"}), pa.field("value", pa.float64()), pa.field("tags", pa.list_(pa.string())),
+])  # fmt: skip
+some_rows = st.fixed_dictionaries({
+    "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=8), "value": st.none() | st.floats(allow_nan=False),
+    "tags": st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=3),
+})  # fmt: skip
+part_lists = st.lists(st.lists(some_rows, max_size=8), max_size=4)
 
 
 def table(rows: list[dict]) -> pa.Table:
