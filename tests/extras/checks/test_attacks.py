@@ -129,9 +129,8 @@ def test_a_probe_passes_within_the_margin_and_is_biased_outside() -> None:
         noise = 0.02 if i % 2 else -0.02
         values |= {f"{n}-up": 0.7 + noise, f"{n}-flat": 0.5 + noise, f"{n}-some": 0.55 + noise, f"{n}-wrong_answer": 0.1 + noise}
     rows = {row["change"]: row for row in probe_rows(pairs, score(values))}
-    assert {name: row["state"] for name, row in rows.items()} == {
-        "up": "biased", "flat": "passes", "some": "undecided", "wrong_answer": "noticed",
-    }  # fmt: skip
+    expected = {"up": "biased", "flat": "passes", "some": "undecided", "wrong_answer": "noticed"}
+    assert {name: row["state"] for name, row in rows.items()} == expected
     # sd of the differences is .02 sqrt(40/39), t(39) = 2.0227: half = 2.0227 * .020255 / sqrt(40)
     assert rows["up"]["shift"] == pytest.approx(0.2)
     assert rows["up"]["interval"]["high"] == pytest.approx(0.2 + 0.006478, abs=2e-6)

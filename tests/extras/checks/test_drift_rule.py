@@ -1,10 +1,13 @@
-"""The rule of drift: by hand, and by simulation of judges with random verdicts."""
+"""The rule of drift: by hand, and by simulation of judges with random verdicts. The shipped canary set, and how verdicts are read from replies."""
 
+import json
 import random
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ragpipe.core.resources import prompts_dir
+from ragpipe.extras.checks.canaries import MISSING, UNREADABLE, is_right, read_canaries
 from ragpipe.extras.checks.drift import (
     BASELINE_REPEATS,
     MORE_REPEATS,
@@ -27,12 +30,9 @@ def test_what_counts_as_a_change() -> None:
     assert kept_verdicts(repeats) == {"a/score": 4, "c/contexts[1]": [1, 2]}
     kept: Verdicts = {"a/kept": True, "b/kept": False}
     changed: Verdicts = {"a/kept": False, "b/kept": False}
-    (verdict,) = changed_verdicts(kept, changed, [changed] * 4 + [kept])
-    assert not verdict["drifted"]
-    (verdict,) = changed_verdicts(kept, changed, [changed] * 5)
-    assert verdict["drifted"]
-    (verdict,) = changed_verdicts(kept, changed, [changed] * 4)  # not yet asked five times
-    assert not verdict["drifted"]
+    for again, drifted in (([changed] * 4 + [kept], False), ([changed] * 5, True), ([changed] * 4, False)):  # the last: not yet five times
+        (verdict,) = changed_verdicts(kept, changed, again)
+        assert verdict["drifted"] is drifted
     kept: Verdicts = {"a/kept": True, "b/kept": True, "c/kept": True, "d/score": 4, "e/verdict": "YES"}
     first: Verdicts = {"a/kept": False, "b/kept": False, "c/kept": True, "d/score": 5, "e/verdict": "(unreadable)", "f/kept": True}
     grades = {"a/kept": True, "b/kept": False, "c/kept": True, "d/score": {"low": 4, "high": 5}, "e/verdict": "YES", "f/kept": True}  # fmt: skip
@@ -78,8 +78,14 @@ class StableJudge(Judge):
         self._flips = [p if i % 3 == 0 else 0.0 for i, p in enumerate(self._flips)]
 
 
-def judges(kind: type[Judge], count: int) -> Iterator[Judge]:
-    return (kind(seed) for seed in range(count))
+def found(kind: type[Judge], count: int, *, turned: float = 0, times: int = 1) -> int:
+    """How many of so many judges, of whose verdicts a share is turned after the baseline, raise an alarm in some of `times` checks."""
+    hits = 0
+    for judge in map(kind, range(count)):
+        kept = judge.baseline()
+        judge.turn(turned)
+        hits += any(judge.has_alarm(kept) for _ in range(times))
+    return hits
 
 
 @pytest.mark.thorough(tried=1)
@@ -87,30 +93,55 @@ def judges(kind: type[Judge], count: int) -> Iterator[Judge]:
 @pytest.mark.parametrize("kind", [Judge, StableJudge])
 def test_twenty_quiet_runs_raise_no_alarm(kind: type[Judge]) -> None:
     """The design found .9 % of series of 20 quiet runs with a false alarm, for 90 verdicts."""
-    series = 150
-    false = 0
-    for judge in judges(kind, series):
-        kept = judge.baseline()
-        false += any(judge.has_alarm(kept) for _ in range(20))
-    assert false <= 0.03 * series
+    assert found(kind, 150, times=20) <= 0.03 * 150
 
 
 def test_a_planted_change_of_five_percent_is_found() -> None:
     """Of 5 % of all verdicts, most of which are stable; the design found .96 to .99 for 90 verdicts."""
-    hits = 0
-    for judge in judges(StableJudge, 200):
-        kept = judge.baseline()
-        judge.turn(0.05)
-        hits += judge.has_alarm(kept)
-    assert hits >= 0.96 * 200
+    assert found(StableJudge, 200, turned=0.05) >= 0.96 * 200
 
 
 def test_random_verdicts_are_found_as_often_as_calculated() -> None:
     """Where every verdict flips with p drawn from 0..0.3, a turned one is kept and found with the mean of (1 - p)^16, which is
     (1 - .7^17) / (17 * .3) = .1956; one of ten is with 1 - .8044^10 = .887. 200 judges: standard error .022."""
-    hits = 0
-    for judge in judges(Judge, 200):
-        kept = judge.baseline()
-        judge.turn(0.10)
-        hits += judge.has_alarm(kept)
-    assert abs(hits / 200 - 0.887) < 3 * 0.0224
+    assert abs(found(Judge, 200, turned=0.10) / 200 - 0.887) < 3 * 0.0224
+
+
+DIGEST = "57d05f51809d73a88ecbf88952cec311e9fa9b6711790f7bd8389fd6854227be"
+"""Of version 1. Another digest ends every baseline: then the set is a new file with a new version."""
+
+
+def verdicts(name: str, reply: object) -> dict[str, object]:
+    """Of an item of the shipped set; a reply that is no text is JSON."""
+    item = next(item for item in read_canaries().items if item.name == name)
+    return dict(item.verdicts(reply if isinstance(reply, str) else json.dumps(reply)))
+
+
+@pytest.mark.slow
+def test_the_shipped_set_has_enough_verdicts_of_every_kind_of_judged_metric() -> None:
+    shipped = read_canaries()
+    text = Path(__file__).parents[3].joinpath("ragpipe/data/canaries.v1.yaml").read_text()
+    folders = {path.name for path in prompts_dir().iterdir() if path.is_dir()} - {"shared", "synthesize", "preference"}  # of pairs
+    assert {folder for folder in folders if f"prompt: {folder}/" not in text} == set()
+    assert len(shipped.grades) >= 90
+    assert (shipped.version, shipped.digest) == (1, DIGEST)
+
+
+def test_verdicts_by_number_nested_and_listed() -> None:
+    rows = [{"index": 2, "evidence": "", "reason": "", "accurate": False}, {"index": 1, "accurate": True}]
+    rows += [{"index": 4, "accurate": True}, {"index": 4, "accurate": True}]  # twice: none of them counts
+    assert list(verdicts("citations-library", {"verdicts": rows}).values()) == [True, False, MISSING, MISSING, MISSING]
+    assert set(verdicts("citations-library", "I would rather not say.").values()) == {UNREADABLE}
+    axes = {"faithfulness": {"reason": "", "score": 1}, "completeness": {"reason": "", "score": 3}}
+    assert verdicts("two-axes", axes) == {"two-axes/faithfulness.score": 1, "two-axes/completeness.score": 3}
+    origins = [{"index": i, "reason": "", "contexts": numbers} for i, numbers in enumerate([[3], [2, 1], [], [], [2]], 1)]
+    assert list(verdicts("claims-to-contexts", {"verdicts": origins}).values()) == [[3], [1, 2], [], [], [2]]
+    assert verdicts("chunk-supports", "YES") == {"chunk-supports/verdict": "YES"}
+
+
+@pytest.mark.parametrize(("verdict", "grade", "right"), [
+    (4.5, {"low": 4, "high": 5}, True), (3, {"low": 4, "high": 5}, False), (True, {"low": 0, "high": 1}, False),
+    (UNREADABLE, {"low": 0, "high": 1}, False), (True, True, True), (1, True, False), (MISSING, False, False),
+])  # fmt: skip
+def test_grades(verdict: object, grade: object, right: bool) -> None:
+    assert is_right(verdict, grade) is right

@@ -15,17 +15,11 @@ from ragpipe.metrics.shared.citations import citations_of
 
 FOREIGN = Case(
     Sample(id="other", question="Who runs the Harbour Museum?"),
-    Output(
-        sample_id="other",
-        answer="Ada Lind does.",
-        chunks=[
-            Chunk(
-                id="c1", doc_id="museum", rank=1,
-                text="The director is Ada Lind, and Otto Brandt looks after the boats in Graz. In 1931 a fire destroyed 12 of them.",
-            ),
-            Chunk(id="c9", doc_id="museum", rank=2, text="Its shop, opened by PQR, sells prints, and Viola sells tea."),
-        ],
-    ),
+    Output(sample_id="other", answer="Ada Lind does.", chunks=[
+        Chunk(id="c1", doc_id="museum", rank=1,
+              text="The director is Ada Lind, and Otto Brandt looks after the boats in Graz. In 1931 a fire destroyed 12 of them."),
+        Chunk(id="c9", doc_id="museum", rank=2, text="Its shop, opened by PQR, sells prints, and Viola sells tea."),
+    ]),
 )  # fmt: skip
 
 
@@ -133,11 +127,10 @@ def test_names_claims_and_refusals() -> None:
     subject = case("Maren Oduya met Ilse Hahn.", "Maren Oduya met Ilse Hahn", question="Whom did Maren Oduya meet?")
     for seed in range(5):
         assert (answer_of(change_name, subject, seed) or "").startswith("Maren Oduya met ")
-    edit = made(add_claim, case("The mill was sold.", "The mill was sold."))
-    assert edit.output.answer in {
-        "The mill was sold. In 1931 a fire destroyed 12 of them.",
-        "The mill was sold. The director is Ada Lind, and Otto Brandt looks after the boats in Graz.",
-    }
+    claims = {"In 1931 a fire destroyed 12 of them.", "The director is Ada Lind, and Otto Brandt looks after the boats in Graz."}
+    answer = answer_of(add_claim, case("The mill was sold.", "The mill was sold.")) or ""
+    assert answer.startswith("The mill was sold. ")
+    assert answer.removeprefix("The mill was sold. ") in claims
     own = case("The mill was sold.", [chunk.text for chunk in FOREIGN.contexts])
     assert made(add_claim, own) is None, "its own chunks support every sentence"
     assert read_refusal(REFUSAL, load_refusals("refusals.v2")).refused
@@ -147,12 +140,9 @@ def test_names_claims_and_refusals() -> None:
     assert (edit.output.answer, edit.output.citations, edit.output.abstained) == (REFUSAL, [], True)
     assert made(refuse, case("The mill was sold.", "sold", answerable=False)) is None
     assert made(refuse, case("The mill was sold.", "sold", expected=Expected(behavior="reject"))) is None
-    assert is_usable(case("The mill was sold.", "sold"))
-    assert not is_usable(case("", "sold"))
-    assert not is_usable(case("...", "sold"))
-    assert not is_usable(case("I cannot answer this from the sources.", "sold"))
-    failed = case("The mill was sold.", "sold")
-    assert not is_usable(Case(failed.sample, failed.output.model_copy(update={"error": "timeout"})))
+    answers = ["The mill was sold.", "", "...", "I cannot answer this from the sources."]
+    assert [is_usable(case(answer, "sold")) for answer in answers] == [True, False, False, False]
+    assert not is_usable(Case(subject.sample, subject.output.model_copy(update={"error": "timeout"})))
 
 
 @pytest.mark.parametrize(("answer", "mutated"), [
@@ -203,11 +193,8 @@ CITED = Case(
     Output(
         sample_id="q", answer="The mill is old [1]. Otters swim by it [2][3]. Both hold [1, 3].",
         chunks=[Chunk(id=f"c{n}", rank=n, text=text) for n, text in enumerate(("mill old", "otters swim", "water"), 1)],
-        citations=[
-            Citation(marker="[1]", chunk_id="c1", text="The mill is old"),
-            Citation(marker="[2]", chunk_id="c2", text="Otters swim by it [2]"),
-            Citation(marker="[3]"),
-        ],
+        citations=[Citation(marker="[1]", chunk_id="c1", text="The mill is old"),
+                   Citation(marker="[2]", chunk_id="c2", text="Otters swim by it [2]"), Citation(marker="[3]")],
     ),
 )  # fmt: skip
 
@@ -229,20 +216,17 @@ def test_marks_and_orders() -> None:
     assert renumbered("a [1], b [2, 3]; [^1] [9] [2021](x) [1](link)", ranks) == ("a [3], b [1, 2]; [^3] [9] [2021](x) [1](link)")
 
 
-def citation_mutant(name: str, subject: Case = CITED) -> Output:
-    return made(MUTATIONS[name].edit, subject).output
-
-
 def test_stripped_forged_and_misplaced_citations() -> None:
-    stripped = citation_mutant("strip_citations")
+    stripped, forged, misplaced = (
+        made(MUTATIONS[name].edit, CITED).output for name in ("strip_citations", "forge_citation", "misplace_citation")
+    )
     assert (stripped.answer, stripped.citations) == ("The mill is old. Otters swim by it. Both hold.", [])
-    forged = citation_mutant("forge_citation")
     assert "[2]" not in (forged.answer or "")  # the one mark that stands alone and once, and names the recorded chunk
     assert "[93][3]" in (forged.answer or "")
     dangling = [cited for cited in citations_of(Case(CITED.sample, forged), markers=True) or [] if cited.chunk is None]
     assert [cited.label for cited in dangling] == ["[93]"]
-    misplaced = Case(CITED.sample, citation_mutant("misplace_citation"))
-    chunks = [cited.chunk.id if cited.chunk else None for cited in citations_of(misplaced, markers=True) or []]
+    cites = citations_of(Case(CITED.sample, misplaced), markers=True) or []
+    chunks = [cited.chunk.id if cited.chunk else None for cited in cites]
     assert chunks[0] == "c1"
     assert chunks[1] in ("c1", "c3")
     for name in ("strip_citations", "forge_citation", "misplace_citation"):

@@ -26,25 +26,22 @@ def outcomes(pairs, *, expect=None, declared=SHARE, floor=FLOOR, score="s", muta
     return list(score_outcomes(Scored(score, *declared, values), made, expectations, floor))
 
 
-@pytest.mark.parametrize(("before", "after", "status"), [
-    (1.0, 0.5, "as_expected"),
-    (1.0, 0.95, "missed"),  # within the tolerance
-    (1.0, 1.0, "missed"),
-    (0.5, 1.0, "missed"),
-    (0.0, 0.0, "at_end"),
-    (0.05, 0.0, "at_end"),  # no room for a change that counts
-    (None, 0.0, "no_value"),
-    (1.0, None, "no_value"),
+@pytest.mark.parametrize(("declared", "before", "after", "status"), [
+    (SHARE, 1.0, 0.5, "as_expected"),
+    (SHARE, 1.0, 0.95, "missed"),  # within the tolerance
+    (SHARE, 1.0, 1.0, "missed"),
+    (SHARE, 0.5, 1.0, "missed"),
+    (SHARE, 0.0, 0.0, "at_end"),
+    (SHARE, 0.05, 0.0, "at_end"),  # no room for a change that counts
+    (SHARE, None, 0.0, "no_value"),
+    (SHARE, 1.0, None, "no_value"),
+    (NOISE, 1.0, 3.0, "as_expected"),  # worse is higher where a lower score is better
+    (NOISE, 3.0, 1.0, "missed"),
+    (NOISE, 5.0, 5.0, "at_end"),
+    (NOISE, 0.0, 0.4, "missed"),
 ])  # fmt: skip
-def test_a_score_that_must_become_worse(before: float | None, after: float | None, status: str) -> None:
-    assert [outcome.status for outcome in outcomes([(before, after)])] == [status]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "status"), [(1.0, 3.0, "as_expected"), (3.0, 1.0, "missed"), (5.0, 5.0, "at_end"), (0.0, 0.4, "missed")]
-)
-def test_worse_is_higher_where_a_lower_score_is_better(before: float, after: float, status: str) -> None:
-    assert [outcome.status for outcome in outcomes([(before, after)], declared=NOISE)] == [status]
+def test_a_score_that_must_become_worse(declared, before: float | None, after: float | None, status: str) -> None:
+    assert [outcome.status for outcome in outcomes([(before, after)], declared=declared)] == [status]
 
 
 def test_what_counts_as_caught() -> None:

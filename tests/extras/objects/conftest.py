@@ -24,12 +24,7 @@ def memory() -> Iterator[Any]:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """An empty server, named by the environment with its credentials."""
     with s3_server() as server:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": KEY_ID,
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_ENDPOINT_URL": server.endpoint,
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
-            monkeypatch.setenv(name, value)
+        named = {"ACCESS_KEY_ID": KEY_ID, "SECRET_ACCESS_KEY": SECRET, "ENDPOINT_URL": server.endpoint, "DEFAULT_REGION": "us-east-1"}
+        for name, value in {**named, "EC2_METADATA_DISABLED": "true"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
         yield server

@@ -1,9 +1,11 @@
 """The behaviour tests of the call store once more, over PostgreSQL, and what only a server can do to it."""
 
 import asyncio
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -223,8 +225,6 @@ def test_a_process_that_is_frozen_in_a_transaction_keeps_nobody_waiting(place: P
 
 
 def test_the_tables_are_made_once_by_processes_that_start_together(server: PostgresServer) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     for _ in range(3):
         place = server.place()
         with ThreadPoolExecutor(8) as pool:
@@ -233,10 +233,6 @@ def test_the_tables_are_made_once_by_processes_that_start_together(server: Postg
             assert db.execute("SELECT count(*) FROM owners").fetchone() == (8,)
         for one in opened:
             one.close()
-
-
-def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
-    return lambda db: db.execute(statement.encode())
 
 
 @pytest.mark.thorough(tried=2)
@@ -248,7 +244,7 @@ def _change(statement: str) -> Callable[[psycopg.Connection[Any]], Any]:
 def test_tables_of_another_kind_are_refused(place: PostgresDatabase, change: str, error: Any, words: str) -> None:
     table(place, "r").close()
     with session(place) as db:
-        _change(change)(db)
+        db.execute(change.encode())
     for use in (lambda: asyncio.run(_all(place)), lambda: read_calls(place, [K("k")])):
         with pytest.raises(error, match=words):
             use()
@@ -283,8 +279,6 @@ def durable() -> Iterator[PostgresServer]:
 
 
 def test_a_server_that_goes_away_ends_the_run_and_loses_nothing(durable, tmp_path_factory, monkeypatch) -> None:
-    import tempfile
-
     folder = tmp_path_factory.mktemp("kept")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     place = durable.place()

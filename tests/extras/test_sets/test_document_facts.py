@@ -23,9 +23,8 @@ def test_facts_have_a_key_in_bold_and_a_plain_value():
 - **In code:** no
 ```
 """
-    assert [(fact.key, fact.value) for fact in facts(document(text))] == [
-        ("Notice period", "four weeks"), ("Place", "Ostrey, near the river"), ("Numbered", "yes"),
-    ]  # fmt: skip
+    expected = [("Notice period", "four weeks"), ("Place", "Ostrey, near the river"), ("Numbered", "yes")]
+    assert [(fact.key, fact.value) for fact in facts(document(text))] == expected
 
 
 def test_a_list_is_the_only_one_of_its_section():

@@ -129,9 +129,8 @@ def test_what_holds_is_kept_and_the_rest_is_counted(start, tmp_path, capfd):
     assert card["model"]["rephrased"] == {"asked": 4, "kept": 1, "dropped": {"name_lost": 3}}
     assert card["model"]["free"] == {"asked": 3, "kept": 2, "dropped": {"quote_not_found": 1}}
     by_model = [case for case in cases if case["meta"]["origin"]["kind"] == "model"]
-    assert {case["question"] for case in by_model} == {
-        GOOD["question"], CLEAN["question"], "How heavy is a Kestrel leak sensor, by its weight?",
-    }  # fmt: skip
+    expected = {GOOD["question"], CLEAN["question"], "How heavy is a Kestrel leak sensor, by its weight?"}
+    assert {case["question"] for case in by_model} == expected
     frost = next(case for case in cases if case["question"] == GOOD["question"])
     assert frost["anchors"][0]["snippets"] == [GOOD["quote"]]
     assert frost["references"] == [GOOD["answer"]]

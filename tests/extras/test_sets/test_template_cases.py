@@ -133,9 +133,8 @@ def test_labels_that_depend_on_the_documents(handbook):
     conflict = made(handbook, conflict=3)[0]
     assert [place["role"] for place in conflict["anchors"]] == ["newer", "older"]
     policy = made(handbook, policy=30)
-    assert Counter(case["expected"]["rejection_reason"] for case in policy) == {
-        "financial_advice": 10, "predictions": 10, "personal_data": 10,
-    }  # fmt: skip
+    expected = {"financial_advice": 10, "predictions": 10, "personal_data": 10}
+    assert Counter(case["expected"]["rejection_reason"] for case in policy) == expected
     edge = {case["subcategory"]: case["expected"]["behavior"] for case in made(handbook, edge=16)}
     assert edge["ambiguous"] is None
     assert edge["false_premise"] == "answer"

@@ -244,9 +244,8 @@ def test_generative_ai_names_of_opentelemetry(traces):
 def test_numbered_keys_are_in_the_order_of_numbers():
     attributes = {f"x.{n}.document.id": str(n) for n in (10, 2, 0, 1, 11)} | {"x.y": 1}
     assert [item["document.id"] for item in numbered_items(attributes, "x")] == ["0", "1", "2", "10", "11"]
-    assert numbered_items({"x": [{"document": {"id": "a", "metadata": {"b": {"c": 1}}}}]}, "x") == [
-        {"document.id": "a", "document.metadata": {"b": {"c": 1}}}
-    ]
+    expected = [{"document.id": "a", "document.metadata": {"b": {"c": 1}}}]
+    assert numbered_items({"x": [{"document": {"id": "a", "metadata": {"b": {"c": 1}}}}]}, "x") == expected
 
 
 @pytest.mark.parametrize(("text", "plain"), [

@@ -1,10 +1,13 @@
 """Who may ask the view server: literal requests to the real application, and the status each of them gets."""
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
-from ragpipe.extras.view.view_server import HEADERS
+from ragpipe.core.errors import ConfigError
+from ragpipe.extras.view.view_server import HEADERS, ViewOptions, ViewServer, view_serving
 from tests.extras.view.viewed_runs import allowed, client_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
@@ -82,8 +85,7 @@ async def test_each_request_gets_the_status_of_the_table(folder: Path) -> None:
             sent = {name: value.replace("TOKEN", server.token) for name, value in headers.items() if value is not None}
             answer = await client.request(method, path.replace("TOKEN", server.token), headers=sent, allow_redirects=False)
             results.append((method, path, changed, answer.status))
-            missing = [name for name in HEADERS if name not in answer.headers]
-            assert missing == [], (method, path, changed)
+            assert set(HEADERS) <= set(answer.headers), (method, path, changed)
             if answer.status in (401, 403, 405):
                 assert server.token not in await answer.text()
         assert results == REQUESTS
@@ -97,7 +99,6 @@ async def test_the_cookie_and_the_headers(folder: Path) -> None:
         assert cookie.startswith(f"ragpipe-view-8080={server.token};")
         assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
         assert "domain" not in cookie.lower()
-    async with client_of(folder) as (client, server):
         for path in ("/", "/progress", "/index.json", "/nowhere"):
             headers = (await client.get(path, headers=allowed(server))).headers
             assert headers["Cache-Control"] == "no-store"
@@ -109,11 +110,6 @@ async def test_the_cookie_and_the_headers(folder: Path) -> None:
 
 
 async def test_a_port_that_is_in_use_is_named() -> None:
-    import socket
-
-    from ragpipe.core.errors import ConfigError
-    from ragpipe.extras.view.view_server import ViewOptions, ViewServer, view_serving
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -124,10 +120,6 @@ async def test_a_port_that_is_in_use_is_named() -> None:
 
 
 async def test_the_server_listens_on_the_loopback_address_alone(folder: Path) -> None:
-    import asyncio
-
-    from ragpipe.extras.view.view_server import ViewOptions, ViewServer, view_serving
-
     async with view_serving(ViewServer(ViewOptions(folder))) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()

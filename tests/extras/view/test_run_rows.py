@@ -1,7 +1,8 @@
-"""What the page says of runs: differences, series, history, counters."""
+"""What the page says of runs: differences, series, history, counters; and of files with wrong values."""
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import pytest
 
 from ragpipe.core.version import FORMAT
-from ragpipe.extras.view.index_document import history_lines, index_document, progress_document
+from ragpipe.extras.view.index_document import history_lines, index_document, index_page, progress_document
 from ragpipe.extras.view.run_changes import all_changes, runs_before
 from ragpipe.extras.view.run_index import Listing, RunIndex
+from ragpipe.report.page_file import page_html
 from ragpipe.store.processes import this_process
 from ragpipe.store.progress import CallCounts, CaseCounts, ProgressState, iso_time
 from tests.support.compared_runs import IDENTITY
 from tests.support.listed_runs import listed_run
+from tests.support.page_blocks import block_json
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 IDS = [f"{n:012x}" for n in range(10)]
@@ -55,12 +58,13 @@ def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Pat
     assert marks[1][2][0][1]["class"] == "run better"
 
 
-def hold(run: Path, *, pid: int, mark: str, updated: float | None = None, phase: Any = "judging", **more: Any) -> None:
+def hold(run: Path, *, updated: float | None = None, phase: Any = "judging", waiting_until: str | None = None, **owner: Any) -> None:
+    """Lock the folder for this process, or for another `owner`, and write what it shows of its progress."""
     me = this_process()
-    lock = {"pid": pid, "host": me.host, "mark": mark, "command": "/x/ragpipe/__main__.py +experiment=e name=x", **more}
+    lock = {"pid": me.pid, "host": me.host, "mark": me.mark, "command": "/x/ragpipe/__main__.py +experiment=e name=x", **owner}
     (run / ".lock").write_text(json.dumps(lock))
     state = ProgressState(
-        phase, me, iso_time(), iso_time(updated), CaseCounts(40, 10, 4), CallCounts(30, 25, 3, 2, 2), waiting_until=None,
+        phase, me, iso_time(), iso_time(updated), CaseCounts(40, 10, 4), CallCounts(30, 25, 3, 2, 2), waiting_until=waiting_until,
         rate_per_second=1.5, tokens=1234, usd=0.5, errors=1, error_groups={"rate_limit": 2, "<b>": 1}, seconds_left=95.0,
         command="/x/ragpipe/__main__.py +experiment=e 'data={a: 1}'",
     )  # fmt: skip
@@ -82,8 +86,7 @@ def only(folder: Path) -> dict[str, Any]:
 
 
 def test_the_counters_of_a_run_that_goes_on(unfinished: Path, tmp_path: Path) -> None:
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
+    hold(unfinished)
     live = only(tmp_path)
     assert (live["state"], live["reason"]) == ("running", "")
     assert live["live"]["done"] == "10 of 120 cases"  # three iterations of 40
@@ -104,8 +107,7 @@ CASES = [  # the end of a journal, and what the card shows
 
 
 def test_a_run_that_goes_on_has_its_newest_cases(unfinished: Path, tmp_path: Path) -> None:
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
+    hold(unfinished)
     manifest = json.loads((unfinished / "manifest.json").read_text())
     limits = {"faithfulness": 0.85, "hallucination_on_unanswerable": 0.0, "mine": 1.0}
     manifest["identity"]["scoring"] = {"thresholds": limits, "weights": {"faithfulness": 1.0}}
@@ -131,8 +133,7 @@ def test_a_run_that_goes_on_has_its_newest_cases(unfinished: Path, tmp_path: Pat
 def test_half_a_minute_of_silence_is_a_stall_where_a_run_would_speak(
     unfinished: Path, tmp_path: Path, phase: str, host: str | None, silent_s: int, state: str, reason: str
 ) -> None:
-    me = this_process()
-    who: dict[str, Any] = {"pid": me.pid, "mark": me.mark} if host is None else {"pid": 1, "mark": "", "host": host}
+    who: dict[str, Any] = {} if host is None else {"pid": 1, "mark": "", "host": host}
     hold(unfinished, updated=datetime.now(UTC).timestamp() - silent_s, phase=phase, **who)
     live = only(tmp_path)
     assert live["state"] == state
@@ -144,8 +145,7 @@ COMMAND = "python -m ragpipe +experiment=e 'data={a: 1}'"
 
 def test_a_run_that_was_stopped_has_the_command_that_goes_on_with_it(unfinished: Path, tmp_path: Path) -> None:
     assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", ""), "nobody knows how it was started"
-    me = this_process()
-    hold(unfinished, pid=me.pid, mark=me.mark)
+    hold(unfinished)
     (unfinished / ".lock").unlink()  # as Ctrl-C leaves the folder
     assert (only(tmp_path)["state"], only(tmp_path)["resume"]) == ("stopped", COMMAND)
     (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
@@ -158,8 +158,7 @@ def test_a_run_that_was_stopped_has_the_command_that_goes_on_with_it(unfinished:
 ])  # fmt: skip
 def test_a_judged_run_is_not_unfinished(tmp_path: Path, iteration: str, is_held: bool, state: str, resume: str) -> None:
     run = listed_run(tmp_path / "x", IDS[0], 0.5, iterations={"1": iteration}).root
-    me = this_process()
-    hold(run, pid=me.pid, mark=me.mark, phase="done")
+    hold(run, phase="done")
     if not is_held:
         (run / ".lock").unlink()
     (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
@@ -173,3 +172,59 @@ def test_texts_of_folders_stay_texts(tmp_path: Path) -> None:
     (row,) = index_document(tmp_path, listing_of(tmp_path), {}, "r")["rows"]
     assert row["name"] == "<img src=x onerror=alert(1)>\\u202e"
     assert row["links"][0][1] == f"runs/%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%E2%80%AE/{IDS[0]}/report.html"
+
+
+NESTED: Any = []
+for _ in range(900):
+    NESTED = [NESTED]
+VALUES: dict[str, Any] = {
+    "null": None, "true": True, "negative": -1, "zero": 0, "huge": 10**400, "large": 1e308, "nan": float("nan"), "infinite": float("inf"),
+    "empty": "", "text": "<script>alert(1)</script>", "surrogate": "\ud800", "long": "x" * 100_000, "early": "0001-01-01T00:00:00+14:00",
+    "late": "9999-12-31T23:59:59-14:00", "local": "2026-01-01T00:00:00", "list": [], "object": {}, "numbers": [1], "key": {"\ud800": 1}, "nested": NESTED,
+}  # fmt: skip
+FILES = ("manifest.json", "gates.json", "final/metrics.json", "final/cost.json", ".lock", "iteration-1/.progress.json")
+LIVE = (".lock", "iteration-1/.progress.json")
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in a JSON value, itself among them; of equal siblings the first three."""
+    yield path
+    items = list(content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ())
+    for key, value in items[:3] if isinstance(content, list) else items:
+        yield from places(value, (*path, key))
+
+
+def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = content.copy()
+    copy[path[0]] = changed(content[path[0]], path[1:], value)
+    return copy
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("file", FILES)
+def test_no_wrong_value_takes_the_page_away(tmp_path: Path, file: str) -> None:
+    """Every field of every JSON file of a run folder with a wrong value: the page stays, and the other runs on it."""
+    good, bad = IDS[:2]
+    listed_run(tmp_path / "x", good, 0.6)
+    run = listed_run(tmp_path / "x", bad, 0.5, day=2).root
+    hold(run, waiting_until=iso_time())
+    (run / "gates.json").write_text(json.dumps({"gates": [{"outcome": "blocked", "sentence": "too low"}]}))
+    if file not in LIVE:
+        (run / ".lock").unlink()
+    content = json.loads((run / file).read_text())
+    index = RunIndex(tmp_path)
+    for path in places(content):
+        for name, value in VALUES.items():
+            (run / file).write_text(json.dumps(changed(content, path, value)))
+            listing = index.read_all()
+            document = index_document(tmp_path, listing, dict.fromkeys(runs_before(listing.runs)), "r")
+            texts = [json.dumps(part, allow_nan=False, ensure_ascii=False) for part in (document, progress_document(listing, "r"))]
+            assert all(text.encode("utf-8") for text in texts)
+            states = {row["id"]: row["state"] for row in document["rows"]}
+            assert states[good] == "complete", (file, path, name)
+            assert set(states) == {good, bad}, (file, path, name)
+            assert max(map(len, texts)) < 20_000, (file, path, name)
+    page = block_json(page_html(index_page(document, is_live=True)), "index")
+    assert page == {**json.loads(texts[0]), "isLive": True}

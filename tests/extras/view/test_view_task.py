@@ -28,7 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_the_output_folder_may_still_be_made(folder: Path) -> None:
     assert str(compose(["task=view"]).root) == "outputs"
     assert str(compose(["task=view", "output_dir=mine"]).root) == "mine"
@@ -37,7 +36,6 @@ def test_the_output_folder_may_still_be_made(folder: Path) -> None:
         compose(["task=view"])
 
 
-@pytest.mark.slow
 async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path) -> None:
     async with client_of(folder / "outputs") as (client, server):
 
@@ -53,7 +51,6 @@ async def test_the_first_run_of_a_folder_that_was_not_there_appears(folder: Path
         assert ([row["key"] for row in content["rows"]], content["error"]) == ([f"first/{A}"], "")
 
 
-@pytest.mark.slow
 async def test_a_run_that_is_deleted_while_it_is_shown_is_gone_without_a_fault(folder: Path) -> None:
     listed_run(folder / "x" / "a", A, 0.5)
     listed_run(folder / "x" / "a", B, 0.5)
@@ -88,7 +85,6 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_the_site_of_real_runs_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every link of the index and of the comparison leads to a file of the site; what cannot be read is left out."""
     for limit in (4, 5):

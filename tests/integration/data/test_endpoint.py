@@ -117,9 +117,8 @@ async def test_without_fields_every_key_of_an_output_is_read_by_its_own_name(tmp
         samples = [SAMPLE, SAMPLE.model_copy(update={"id": "s2"})]
         await CollectStage([LiveMethod(http, system)], tmp_path / "j.jsonl").run(lambda: iter(samples))
     first, second = (outputs[0] for outputs in collected_outputs(tmp_path / "j.jsonl").values())
-    assert (first.method, first.answer, first.abstained, first.version, first.folder_mode, first.selected_folders) == (
-        "default", "Paris", False, "7", "on", ["geo"],
-    )  # fmt: skip
+    expected = ("default", "Paris", False, "7", "on", ["geo"])
+    assert (first.method, first.answer, first.abstained, first.version, first.folder_mode, first.selected_folders) == expected
     assert [(c.id, c.text, c.score) for c in first.chunks or []] == [("a", "It is Paris.", 0.9)]
     assert [(c.marker, c.chunk_id) for c in first.citations or []] == [("[1]", "a")]
     assert first.timings["retrieval"] == 12.0

@@ -57,9 +57,8 @@ def test_every_form_gives_the_same_counts(tmp_path, kind):
     assert found.by_doc_type["markdown"].chunks_embedded == 2
     assert (found.chunkers, found.embeddings, found.index_versions) == (["heading-2"], [], ["7"])
     # of 100, 200, 9000 the 95th percentile lies .9 of the way from the second to the third
-    assert found.tokens.model_dump() == {
-        "n": 3, "min": 100, "mean": pytest.approx(3100.0), "p95": pytest.approx(8120.0), "max": 9000,
-    }  # fmt: skip
+    expected = {"n": 3, "min": 100, "mean": pytest.approx(3100.0), "p95": pytest.approx(8120.0), "max": 9000}
+    assert found.tokens.model_dump() == expected
     assert found.without_chunks == ["b.pdf"]
     missing = [(one.document, one.why, one.samples) for one in found.gold_missing]
     assert (found.gold_documents, missing) == (4, [
@@ -239,9 +238,8 @@ def test_two_indexes_are_compared(here, capsys):
     said = " ".join(capsys.readouterr().out.split())
     folder = next(Path("outputs/v7/comparisons").iterdir())
     index = json.loads((folder / "comparison.json").read_text())["comparisons"][0]["index"]
-    assert index["documents"] == {
-        "base": 2, "candidate": 2, "n_lost": 1, "lost": ["scan.pdf"], "n_new": 1, "new": ["new.md"], "n_rechunked": 1,
-    }  # fmt: skip
+    expected = {"base": 2, "candidate": 2, "n_lost": 1, "lost": ["scan.pdf"], "n_new": 1, "new": ["new.md"], "n_rechunked": 1}
+    assert index["documents"] == expected
     assert index["chunk_size"] == {"unit": "tokens", "base": 200.0, "candidate": 150.0}
     assert index["gold"] == {"n": 2, "n_lost": 1, "n_found": 0, "lost": [{"document": "scan.pdf", "n_samples": 2, "samples": ["q2", "q3"]}]}
     rows = index["recall"]["by_doc_type"]

@@ -125,9 +125,8 @@ def test_only_what_is_false_is_part_of_the_identity():
     assert default == {"kind": "recorded"}
     assert RecordedSystem(retrieves={"a": True}).identity() == default
     assert RecordedSystem(retrieves=False).identity() == {**default, "retrieves": False}
-    assert RecordedSystem(retrieves={"b": False, "a": False, "c": True}).identity() == {
-        **default, "retrieves": {"a": False, "b": False},
-    }  # fmt: skip
+    expected = {**default, "retrieves": {"a": False, "b": False}}
+    assert RecordedSystem(retrieves={"b": False, "a": False, "c": True}).identity() == expected
 
     def live(retrieves):
         return PythonSystem(kind="python", callable="a:b", method="mine", retrieves=retrieves).identity()

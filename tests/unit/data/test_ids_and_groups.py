@@ -81,9 +81,8 @@ def test_index_counts_the_records_of_all_files(read_file):
     files = {"a.json": json.dumps([{"q": "1"}, {"q": "2"}]), "b.jsonl": lines({"q": "3", "x": [1, 2]})}
     fields = {"id": "to_string(_index)", "question": "q", "meta": "_record"}
     records = read_file(files, files={"main": ["a.json", "b.jsonl"]}, fields=fields)
-    assert [(r.sample.id, r.sample.question, r.where) for r in records] == [
-        ("1", "1", "./a.json:1"), ("2", "2", "./a.json:1"), ("3", "3", "./b.jsonl:1"),
-    ]  # fmt: skip
+    expected = [("1", "1", "./a.json:1"), ("2", "2", "./a.json:1"), ("3", "3", "./b.jsonl:1")]
+    assert [(r.sample.id, r.sample.question, r.where) for r in records] == expected
     assert records[2].sample.meta == {"q": "3", "x": [1, 2]}
 
 
@@ -112,9 +111,8 @@ GROUPED = {"id": "q", "question": "q", "method": "run", "answer": "answer", "con
 
 def test_rows_of_a_key_become_one_record(read_file):
     records = read_file({"d.jsonl": lines(*PASSAGES)}, group={"by": ["q", "run"]}, fields=GROUPED)
-    assert [(r.where, r.sample.id, r.output.method, [c.text for c in r.output.chunks]) for r in records] == [
-        ("d.jsonl:1", "1", "a", ["p1", "p3"]), ("d.jsonl:2", "2", "a", ["p2"]), ("d.jsonl:4", "1", "b", ["p4"]),
-    ]  # fmt: skip
+    expected = [("d.jsonl:1", "1", "a", ["p1", "p3"]), ("d.jsonl:2", "2", "a", ["p2"]), ("d.jsonl:4", "1", "b", ["p4"])]
+    assert [(r.where, r.sample.id, r.output.method, [c.text for c in r.output.chunks]) for r in records] == expected
 
 
 def test_nan_is_a_fault_unless_the_data_set_says_that_it_is_null(read_file):
@@ -137,9 +135,8 @@ def test_objects_one_after_another(read_file):
 def test_columns_of_rows(read_file):
     columns = {"question": {"0": "a", "1": "b"}, "answer": {"0": "x", "1": None}}
     records = read_file({"d.json": json.dumps(columns)}, format="json_columns")
-    assert [(r.where, r.sample.question, r.output and r.output.answer) for r in records] == [
-        ("d.json:1", "a", "x"), ("d.json:2", "b", None),
-    ]  # fmt: skip
+    expected = [("d.json:1", "a", "x"), ("d.json:2", "b", None)]
+    assert [(r.where, r.sample.question, r.output and r.output.answer) for r in records] == expected
     columns["answer"].pop("1")
     assert "the 2 rows of the first column" in refused(read_file, {"d.json": json.dumps(columns)}, format="json_columns")
     assert "an object of columns" in refused(read_file, {"d.json": "[1]"}, format="json_columns")

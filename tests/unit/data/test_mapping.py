@@ -61,9 +61,8 @@ def test_join_one_many_and_inside_the_elements_of_a_list(read_file):
             "answer": {"path": "one.t", "default": ""}, "contexts": "passages[].match.text",
         },
     )  # fmt: skip
-    assert [(r.sample.id, r.sample.category, r.output and (r.output.method, r.output.answer)) for r in found] == [
-        ("1", "yes", ("x", "1")), ("1", "yes", ("y", "2")), ("2", None, None),
-    ]  # fmt: skip
+    expected = [("1", "yes", ("x", "1")), ("1", "yes", ("y", "2")), ("2", None, None)]
+    assert [(r.sample.id, r.sample.category, r.output and (r.output.method, r.output.answer)) for r in found] == expected
     assert [c.text for c in found[0].output.chunks] == ["two", "one"]
 
 

@@ -165,9 +165,8 @@ def test_the_answers_of_one_question_are_cases_in_one_cluster(here, capsys):
     three questions."""
     assert moody_run() == 0
     run = ragpipe.load("outputs/moody/latest")
-    assert list(zip(run.records["sample_id"], run.records["repeat"], run.records["faithfulness"], strict=True)) == [
-        ("q0", 1, 1.0), ("q0", 2, 1.0), ("q1", 1, 0.0), ("q1", 2, 1.0), ("q2", 1, 0.0), ("q2", 2, 1.0),
-    ]  # fmt: skip
+    expected = [("q0", 1, 1.0), ("q0", 2, 1.0), ("q1", 1, 0.0), ("q1", 2, 1.0), ("q2", 1, 0.0), ("q2", 2, 1.0)]
+    assert list(zip(run.records["sample_id"], run.records["repeat"], run.records["faithfulness"], strict=True)) == expected
     assert (run.metrics["n_cases"], run.metrics["n_samples"]) == (6, 3)
     assert run.metrics["overall"]["scores"]["faithfulness"]["mean"] == pytest.approx(4 / 6)
     for table in ("scores", "judge_inputs"):

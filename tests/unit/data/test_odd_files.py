@@ -75,9 +75,8 @@ def test_several_outputs_of_one_question_and_the_short_forms(read_file):
     }  # fmt: skip
     one, two = read_file({"outputs.jsonl": json.dumps(record)})
     assert one.sample is two.sample
-    assert [(c.id, c.rank, c.text) for c in one.output.chunks] == [
-        ("c1", 1, "one"), ("k", 2, "two"), ("c3", 3, '{"text":"three","title":"t"}'),
-    ]  # fmt: skip
+    expected = [("c1", 1, "one"), ("k", 2, "two"), ("c3", 3, '{"text":"three","title":"t"}')]
+    assert [(c.id, c.rank, c.text) for c in one.output.chunks] == expected
     assert [(c.id, c.rank, c.text) for c in two.output.chunks] == [("c1", 1, "first"), ("c2", 2, '{"a":"é","b":1}')]
 
 
@@ -119,9 +118,8 @@ def test_parquet_times_and_decimals(read_file):
     assert [r.sample.id for r in read_file({"odd.parquet": parquet(table)}, fields=fields)] == ["q1"]
     meta = {"fields": {name: name for name in ("made", "day", "price", "count")}}
     (found,) = read_file({"odd.parquet": parquet(table)}, fields={**fields, "meta": meta})
-    assert found.sample.meta == {
-        "made": "2023-11-14T22:13:20.123456", "day": "2022-01-08", "price": 12.5, "count": 12,
-    }  # fmt: skip
+    expected = {"made": "2023-11-14T22:13:20.123456", "day": "2022-01-08", "price": 12.5, "count": 12}
+    assert found.sample.meta == expected
 
 
 def test_json_lists_are_streamed_across_the_edges_of_a_block(read_file, monkeypatch):

@@ -192,9 +192,8 @@ def test_a_test_case_of_the_framework(tmp_path):
     assert (sample.id, sample.question) == ("rag-001", "What are the 10 highlights?")
     assert (sample.references, sample.relevant_docs) == (["The 10 highlights are ..."], ["doc-123", "doc-456"])
     assert (sample.category, sample.subcategory, sample.tags) == ("should_answer_partial", "partial_list_results", ["earnings"])
-    assert sample.expected.model_dump(exclude_none=True) == {
-        "behavior": "answer", "citations": ["doc-123"], "must_quote": True, "context_has": 5,
-    }  # fmt: skip
+    expected = {"behavior": "answer", "citations": ["doc-123"], "must_quote": True, "context_has": 5}
+    assert sample.expected.model_dump(exclude_none=True) == expected
     assert (sample.meta["policy_tags"], sample.meta["phase"]) == (["tier1"], None)
     assert output.answer == "Revenue was up [1]."
     assert [(c.id, c.doc_id, c.text, c.policy, c.rel_path) for c in output.chunks or ()] == [
@@ -334,9 +333,8 @@ NESTED = [
 @pytest.mark.parametrize(("name", "content"), [("table.csv", TABLE), ("table.json", NESTED)])
 def test_the_table_of_three_methods(tmp_path, name, content):
     records = read("graphrag", put(tmp_path, name, content))
-    assert {(r.sample.id, r.sample.question_type, *r.sample.references) for r in records} == {
-        ("Novel-73586ddc", "Fact Retrieval", "Cornish heath")
-    }
+    expected = {("Novel-73586ddc", "Fact Retrieval", "Cornish heath")}
+    assert {(r.sample.id, r.sample.question_type, *r.sample.references) for r in records} == expected
     outputs = [record.output for record in records]
     found = {output.method: output for output in outputs if output}
     assert list(found) == ["local_search", "basic_search", "llm_with_context"]

@@ -118,9 +118,8 @@ def test_the_same_spans_are_the_same_cases(real_data, option, file):
     q02, q06, q09, q10 = (cases[question].output for question in (Q02, Q06, Q09, Q10))
     assert (q02.answer, q06.answer, q09.answer, q10.answer) == (A02, A06, None, A10)
     assert [q02.error, q06.error, q09.error, q10.error] == [None, None, TIMEOUT, None]
-    assert [(c.id, c.doc_id, c.score, c.text) for c in q02.chunks] == [
-        ("cards", "cards.md", 0.91, CARDS), ("fines", "fines.md", 0.74, FINES),
-    ]  # fmt: skip
+    expected = [("cards", "cards.md", 0.91, CARDS), ("fines", "fines.md", 0.74, FINES)]
+    assert [(c.id, c.doc_id, c.score, c.text) for c in q02.chunks] == expected
     assert [c.id for c in q09.chunks] == ["hours"]  # what the reranker left of hours and boat
     assert [c.text for c in q10.chunks] == [ARCHIVE]
     assert cases[Q02].sample.id == "6b0d549b6f03675a1600a35a099950d8"
@@ -140,9 +139,8 @@ def test_all_retrievers_count_where_the_mapping_says_so(real_data):
     cases = by_question(read(real_data, "openinference", "openinference/otlp.json", more))
     first, founded = "When is the library open on Saturdays?", "Who founded the library, and in which year?"
     assert [c.id for c in cases[first].output.chunks] == ["hours", "rooms", "hours"]
-    assert [(c.id, c.score) for c in cases[founded].output.chunks] == [
-        ("history", 0.91), ("archive", 0.74), ("history", None),
-    ]  # fmt: skip
+    expected = [("history", 0.91), ("archive", 0.74), ("history", None)]
+    assert [(c.id, c.score) for c in cases[founded].output.chunks] == expected
 
 
 @pytest.mark.parametrize(("option", "file", "complete"), [
@@ -423,9 +421,8 @@ def test_inspect_ai(real_data):
     assert len(records) == len(case) == 20
     assert case["3", 2].sample.question == "How long may I keep a board game?"
     assert case["q01", 1].sample.references == ["From 10:00 to 14:00.", "from 10:00 to 14:00."]
-    assert case["q01", 1].output.recorded == {
-        "includes": True, "overlap": 0.8, "both": {"faithful": 1.0, "complete": 0.5},
-    }  # fmt: skip
+    expected = {"includes": True, "overlap": 0.8, "both": {"faithful": 1.0, "complete": 0.5}}
+    assert case["q01", 1].output.recorded == expected
     q02 = case["q02", 1]
     assert (q02.sample.references, q02.output.answer, texts(q02)) == (R02, A02, [CARDS, FINES])
     assert q02.output.recorded["includes"] is False
