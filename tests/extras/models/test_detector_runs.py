@@ -27,19 +27,12 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-def write(path):
+@pytest.fixture(autouse=True)
+def _place(here):
     chunks = [{"id": "c1", "text": TEA}, {"id": "c2", "text": HEAT}]
     shared = {"question": "Where does tea come from?", "reference": HALF, "contexts": chunks}
-    path.write_text("".join(json.dumps({**shared, **case}) + "\n" for case in CASES), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "d.jsonl")
-    write_files(tmp_path / "model")
-    return tmp_path
+    (here / "d.jsonl").write_text("".join(json.dumps({**shared, **case}) + "\n" for case in CASES), encoding="utf-8")
+    write_files(here / "model")
 
 
 @pytest.fixture
@@ -62,11 +55,10 @@ def latest(here):
 
 
 def test_verdicts_by_hand(here, models, capsys):
-    code = main(words())
-    assert code == 4  # one of four answers does not fit into the model
-    shown = "".join(capsys.readouterr())
-    assert "groundedness: the detector lettucedetect@" in " ".join(shown.split())
-    assert "checks by the detector lettucedetect@" in " ".join(shown.split())
+    assert main(words()) == 4  # one of four answers does not fit into the model
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "groundedness: the detector lettucedetect@" in shown
+    assert "checks by the detector lettucedetect@" in shown
     found = scores(latest(here))
     assert (found["good", "faithfulness"]["value"], found["half", "faithfulness"]["value"]) == (1.0, 0.5)
     assert found["good", "context_recall"]["value"] == 50.0  # of the reference's two statements the contexts have one
@@ -93,10 +85,9 @@ def test_what_was_read_once_is_not_computed_again(here, models):
     before = scores(latest(here))
     assert main(words("judge.threshold=0.9")) == 4
     strict = scores(latest(here))
-    assert strict["good", "faithfulness"]["value"] == 0.0  # each word is supported at .881
     assert before["good", "faithfulness"]["value"] == 1.0
-    assert len(models.loaded) == 1
-    assert len(models.asked) == 2 + 1 + 2
+    assert strict["good", "faithfulness"]["value"] == 0.0  # each word is supported at .881
+    assert (len(models.loaded), len(models.asked)) == (1, 2 + 1 + 2)
 
 
 @pytest.mark.thorough
@@ -136,7 +127,6 @@ def test_a_run_with_a_network(here):
     shutil.rmtree(here / "model")
     write_modernbert(here / "model")
     assert main(words()) == 0
-    run = latest(here)
-    found = scores(run)
+    found = scores(latest(here))
     assert {found[case, "faithfulness"]["status"] for case in ("good", "half", "long")} == {"ok"}
-    assert main(["task=verify", f"run={run}"]) == 0
+    assert main(["task=verify", f"run={latest(here)}"]) == 0

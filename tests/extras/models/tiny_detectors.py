@@ -12,8 +12,8 @@ WORDS = _TEXT.split()
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
-def write_tokenizer(folder):
-    """A tokenizer.json that splits at blanks and punctuation: [CLS] a [SEP] b [SEP]. Returns the path of its configuration."""
+def write_tokenizer(folder, *, limit=126, segments=True):
+    """A tokenizer.json that splits at blanks and punctuation: [CLS] a [SEP] b [SEP]; and its configuration."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
     ids = {token: number for number, token in enumerate([*_SPECIAL, *dict.fromkeys(WORDS)])}
@@ -26,11 +26,9 @@ def write_tokenizer(folder):
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, "model_max_length": 126, **names}
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(settings), encoding="utf-8")
-    return path
+    inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, "model_max_length": limit, **names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def write_modernbert(folder, *, seed=0, limit=8192):
@@ -38,28 +36,26 @@ def write_modernbert(folder, *, seed=0, limit=8192):
     import torch
     from transformers import ModernBertConfig, ModernBertForTokenClassification
 
-    path = write_tokenizer(folder)
-    path.write_text(path.read_text(encoding="utf-8").replace('"model_max_length": 126', f'"model_max_length": {limit}'), encoding="utf-8")
+    write_tokenizer(folder, limit=limit)
     torch.manual_seed(seed)
     config = ModernBertConfig(
         vocab_size=200, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0,
         cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3, num_labels=2, max_position_embeddings=8192,
         classifier_activation="gelu", global_attn_every_n_layers=2, local_attention=16,
     )  # fmt: skip
-    model = ModernBertForTokenClassification(config)
-    widen(model)
-    model.save_pretrained(folder)
-    return folder
+    return _saved(ModernBertForTokenClassification(config), folder)
 
 
-def widen(model):
-    """Wider weights than those that a training begins with: other words give another number, and all labels occur."""
+def _saved(model, folder):
+    """With wider weights than those that a training begins with: other words give another number, and all labels occur."""
     import torch
 
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
                 weight.normal_(0, 0.2)  # much wider ones make rounding errors grow from layer to layer
+    model.save_pretrained(folder)
+    return folder
 
 
 def write_nli(folder, *, kind, labels, seed=0):
@@ -67,9 +63,7 @@ def write_nli(folder, *, kind, labels, seed=0):
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    path = write_tokenizer(folder)
-    if kind != "bert":  # the others have no segments
-        path.write_text(path.read_text(encoding="utf-8").replace('"token_type_ids", ', ""), encoding="utf-8")
+    write_tokenizer(folder, segments=kind == "bert")
     torch.manual_seed(seed)
     names = dict(enumerate(labels))
     config = AutoConfig.for_model(
@@ -77,7 +71,4 @@ def write_nli(folder, *, kind, labels, seed=0):
         max_position_embeddings=128, type_vocab_size=2 if kind == "bert" else 0 if kind == "deberta-v2" else 1,
         id2label=names, label2id={name: number for number, name in names.items()},
     )  # fmt: skip
-    model = AutoModelForSequenceClassification.from_config(config)
-    widen(model)
-    model.save_pretrained(folder)
-    return folder
+    return _saved(AutoModelForSequenceClassification.from_config(config), folder)

