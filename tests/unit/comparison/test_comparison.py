@@ -70,21 +70,22 @@ def test_only_shared_cases_with_values_are_compared(tmp_path: Path) -> None:
     comparison = compared(base, scored_run(tmp_path / "b", rows))
     assert comparison.document["scores"]["grade"]["n"] == 1
     rows_of_grade = [row for table in compared_cases([comparison]) for row in table.to_pylist() if row["score"] == "grade"]
-    assert [(row["sample_id"], row["base"], row["candidate"], row["difference"]) for row in rows_of_grade] == [
-        ("q0", 0.0, None, None),
-        ("q1", 0.5, 1.0, 0.5),
-    ]
-    assert [(row["base_passed"], row["candidate_passed"]) for row in rows_of_grade] == [(False, None), (True, True)]
+    names = ("sample_id", "base", "candidate", "difference", "base_passed", "candidate_passed")
+    assert [tuple(row[name] for name in names) for row in rows_of_grade] == [
+        ("q0", 0.0, None, None, False, None), ("q1", 0.5, 1.0, 0.5, True, True),
+    ]  # fmt: skip
+
+
+def by_category(cases: int, **values: float) -> list[Row]:
+    """Eight cases of the first category, the others of the second, each with the value of its category."""
+    names, answer = list(values), {"answer": f"Worth {values}."}
+    categories = [names[n >= 8] for n in range(cases)]
+    return [Row(f"q{n}", "default", {"grade": values[name]}, {"category": name}, answer) for n, name in enumerate(categories)]
 
 
 def test_a_fallen_slice_is_in_the_first_line(tmp_path: Path) -> None:
-    def rows(easy: float, hard: float) -> list[Row]:
-        return [
-            Row(f"q{n}", "default", {"grade": hard if n < 8 else easy}, {"category": "hard" if n < 8 else "easy"}, {"answer": f"{easy}"})
-            for n in range(40)
-        ]
-
-    document = compared(scored_run(tmp_path / "a", rows(0.25, 1.0)), scored_run(tmp_path / "b", rows(0.75, 0.5))).document
+    base, new = by_category(40, hard=1.0, easy=0.25), by_category(40, hard=0.5, easy=0.75)
+    document = compared(scored_run(tmp_path / "a", base), scored_run(tmp_path / "b", new)).document
     assert document["verdict"]["state"] == "better"
     assert "; worse in category = hard: -0.500" in document["verdict"]["sentence"]
 
@@ -118,7 +119,7 @@ def test_recorded_scores_of_equal_answers_are_no_judges(tmp_path: Path) -> None:
     """A metric without a prompt asks no judge: its values come with the data."""
     recorded = deepcopy(dict(IDENTITY))
     recorded["metrics"]["grade"]["prompts"] = {}
-    base, other = (scored_run(tmp_path / name, _answered([value] * 40, 40), identity=recorded) for name, value in (("a", 0.5), ("b", 0.25)))
+    base, other = (scored_run(tmp_path / f"{value}", _answered([value] * 40, 40), identity=recorded) for value in (0.5, 0.25))
     assert compared(base, other).document["scores"]["grade"]["state"] == "worse"
 
 
@@ -171,18 +172,12 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     """Six of six questions up: p = 2/64 = .03125 alone. With a second score that moved at random, and the overall score of both,
     Holm's factor is at least 2."""
     specs = [GRADE, ScoreSpec(name="tone", low=0, high=1)]
-    samples = [f"q{n}" for n in range(8)]
-    old = [Row(sample, "default", {"grade": 0.5, "tone": 0.5}) for sample in samples]
-    new = [
-        Row(sample, "default", {"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25}, output={"answer": "New."})
-        for n, sample in enumerate(samples)
-    ]
+    values = [{"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25} for n in range(8)]
+    old = [Row(f"q{n}", "default", {"grade": 0.5, "tone": 0.5}) for n in range(8)]
+    new = [Row(f"q{n}", "default", value, output={"answer": "New."}) for n, value in enumerate(values)]
     for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
         scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
-        name = "-".join(weights)
-        base, other = (
-            scored_run(tmp_path / f"{part}-{name}", rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new))
-        )
+        base, other = (scored_run(tmp_path / part, rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new)))
         document = compared(base, other).document
         score = document["scores"]["grade"]
         assert (score["p_value"], score["headline"], score["state"]) == (2 / 64, True, state)
@@ -193,13 +188,8 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
 
 
 def test_slices_name_their_field_and_keep_their_numbers(tmp_path: Path) -> None:
-    def rows(value: float) -> list[Row]:
-        return [
-            Row(f"q{n}", "default", {"grade": value if n < 8 else 0.5}, {"category": "easy" if n < 8 else "hard"}, {"answer": f"{value}"})
-            for n in range(16)
-        ]
-
-    document = compared(scored_run(tmp_path / "a", rows(0.25)), scored_run(tmp_path / "b", rows(0.75))).document
+    base, new = by_category(16, easy=0.25, hard=0.5), by_category(16, easy=0.75, hard=0.5)
+    document = compared(scored_run(tmp_path / "a", base), scored_run(tmp_path / "b", new)).document
     slices = {(row["field"], row["value"], row["score"]): row for row in document["slices"]}
     easy, hard = slices["category", "easy", "grade"], slices["category", "hard", "grade"]
     assert (easy["n"], easy["questions"], easy["difference"], easy["state"]) == (8, 8, 0.5, "better")
@@ -240,9 +230,9 @@ def test_the_document_names_its_sides(tmp_path: Path) -> None:
 
 
 def test_what_no_comparison_takes(tmp_path: Path) -> None:
-    folder = scored_run(tmp_path / "a", graded(BASE))
-    folder.final.metrics.unlink()
-    with pytest.raises(DataError, match="not scored to its end"), side_of(folder):
+    base = scored_run(tmp_path / "a", graded(BASE))
+    base.final.metrics.unlink()
+    with pytest.raises(DataError, match="not scored to its end"), side_of(base):
         pass
     base = scored_run(tmp_path / "a", graded(BASE))
     with pytest.raises(ConfigError) as refused:
@@ -250,7 +240,6 @@ def test_what_no_comparison_takes(tmp_path: Path) -> None:
     (problem,) = refused.value.problems
     assert (problem.key, problem.fix) == ("compare.smallest_effect.graed", "did you mean grade?")
     assert compared(base, base, smallest_effect={"grade": 0.1, "latency_ms": 5}).document["cases"]["both"] == 8
-    base = scored_run(tmp_path / "a", graded(BASE))
     other = {**IDENTITY, "judge_identity": {"model": "m-2", "temperature": 0}}
     new = scored_run(tmp_path / "b", graded({sample: 0.5 for sample in BASE}), identity=other)
     sentence = compared(base, new, accept=["judge"]).document["verdict"]["sentence"]
@@ -351,11 +340,8 @@ def test_what_is_no_difference_of_the_other(base: RunFolder, tmp_path: Path) -> 
     assert "m-1 -> m-2" not in str(refused.value)
     identity = changed(system={"kind": "http"}, scoring={"weights": {"grade": 2.0}})
     document = compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document
-    assert {(row["part"], row["key"]) for row in document["differs"]} == {
-        ("answers", "system.kind"),
-        ("scoring", "scoring.weights.grade"),
-        ("scoring", "scoring"),
-    }
+    differs = {("answers", "system.kind"), ("scoring", "scoring.weights.grade"), ("scoring", "scoring")}
+    assert {(row["part"], row["key"]) for row in document["differs"]} == differs
     identity = changed()
     identity["metrics"] = {**identity["metrics"], "tone": {"class": "Tone", "version": 9, "parameters": {}, "prompts": {}}}
     assert compared(base, scored_run(tmp_path / "other", graded(VALUES), identity=identity)).document["differs"] == []

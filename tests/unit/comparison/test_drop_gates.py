@@ -146,9 +146,7 @@ def test_means_and_pass_rates_of_the_shared_cases(tmp_path: Path) -> None:
     assert measured["n_ok"] == 3
     # faithfulness passes from 0.8 on: 4 of 4 before, 3 of 4 after.
     threshold = ScoringSettings().thresholds["faithfulness"]
-    assert threshold is not None
-    low, high = threshold - 0.1, threshold
-    base, candidate = rows_of([high] * 4), rows_of([high] * 3 + [low])
+    base, candidate = rows_of([threshold] * 4), rows_of([threshold] * 3 + [threshold - 0.1])
     assert drop(tmp_path, base, candidate, {"of": "pass_rate"})["value"] == -0.25
     rows, settings = rows_of([0.5] * 8), {"thresholds": {"faithfulness": 0.123}}
     assert drop(tmp_path / "a", rows, rows, {"of": "mean"}, settings=settings)["value"] == 0
@@ -279,10 +277,8 @@ def test_a_copy_has_the_shared_cases_and_the_scores_that_are_needed_alone(tmp_pa
     run = finished(tmp_path / "run", [Row(f"q{i}", "m", {"faithfulness": 0.5}) for i in (1, 3, 9)])
     write_baselines(run, {BASE: BaselineNeeds({"faithfulness"}, [{}])}, {BASE: base}, {})
     kept = read_baselines(run.baseline)[BASE]
-    assert kept.rows.select(["sample_id", "score", "value"]).to_pylist() == [
-        {"sample_id": "q1", "score": "faithfulness", "value": 0.5},
-        {"sample_id": "q3", "score": "faithfulness", "value": 0.5},
-    ]
+    rows = kept.rows.select(["sample_id", "score", "value"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("q1", "faithfulness", 0.5), ("q3", "faithfulness", 0.5)]
     assert kept.manifest["identity"]["judge_identity"] == {"model": "a"}
     assert kept.left_out({}) == (5, 3, "q0")
     assert kept.holds(BaselineNeeds({"faithfulness"}, [{}]))
@@ -299,15 +295,6 @@ ROWS = [
 ]
 
 
-def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[str, Any]]:
-    settings = ScoringSettings.model_validate(
-        {"gates": {"g": gate}, "thresholds": {"grade": 2.5}, "weights": {"grade": 1.0},
-         "failure_modes": {"low": [{"score": "grade", "below": 4}]}, "fill_defaults": False}
-    )  # fmt: skip
-    run = scored_run(tmp_path, ROWS, specs=CASE_SPECS, scoring=settings)
-    return run, json.loads(run.gates.read_text())["gates"][0]
-
-
 @pytest.mark.parametrize(("gate", "worst"), [
     # grades 5, 2, 3 are 1, .25, .5 of the scale
     ({"score": "grade", "of": "mean", "min": 0.9, "coverage_floor": 0}, [("b", 0.25), ("c", 0.5), ("a", 1.0)]),
@@ -320,9 +307,12 @@ def gate_of(tmp_path: Path, gate: Mapping[str, Any]) -> tuple[RunFolder, dict[st
     ({"score": "faithfulness", "min": 0.9}, []),
 ])  # fmt: skip
 def test_the_worst_come_first(tmp_path: Path, gate: Mapping[str, Any], worst: list[tuple[str, float | None]]) -> None:
-    run, decided = gate_of(tmp_path, gate)
+    settings = ScoringSettings.model_validate(
+        {"gates": {"g": gate}, "thresholds": {"grade": 2.5}, "weights": {"grade": 1.0},
+         "failure_modes": {"low": [{"score": "grade", "below": 4}]}, "fill_defaults": False}
+    )  # fmt: skip
+    run = scored_run(tmp_path, ROWS, specs=CASE_SPECS, scoring=settings)
+    (decided,) = json.loads(run.gates.read_text())["gates"]
     found = worst_cases(run, decided, 10)
-    assert [(case.sample_id, case.value) for case in found] == [
-        (name, pytest.approx(value) if value is not None else None) for name, value in worst
-    ]
+    assert [(case.sample_id, case.value) for case in found] == [(name, value and pytest.approx(value)) for name, value in worst]
     assert worst_cases(run, decided, 1) == found[:1]

@@ -116,11 +116,8 @@ def test_several_modes_are_decided_together_and_slices_say_where(tmp_path: Path)
     alone = modes_of(base, run(tmp_path / "b", [0.25] * 6 + [1.0] * 54))
     both = modes_of(base, run(tmp_path / "c", [0.25] * 6 + [1.0] * 54, long=6))
     assert (alone["low"]["state"], alone["low"]["p_adjusted"]) == ("worse", pytest.approx(2 / 2**6))
-    assert (both["low"]["state"], both["low"]["reason"], both["low"]["p_adjusted"]) == (
-        "inconclusive",
-        "several_scores",
-        pytest.approx(4 / 2**6),
-    )
+    assert (both["low"]["state"], both["low"]["reason"]) == ("inconclusive", "several_scores")
+    assert both["low"]["p_adjusted"] == pytest.approx(4 / 2**6)
     found = modes_of(base, run(tmp_path / "d", [0.25, 1.0] * 30))["low"]["slices"]
     assert [(row["value"], row["base_mean"], row["candidate_mean"], row["state"]) for row in found] == [
         ("x", 0.0, 1.0, "worse"), ("y", 0.0, 0.0, "inconclusive"),

@@ -40,37 +40,26 @@ LOWER = [value - 0.25 for value in RISING]
 HIGHER = [value + 0.25 for value in RISING]
 
 
-@pytest.mark.parametrize(
-    ("base", "candidate", "first", "state"),
-    [
-        pytest.param(rows(LOWER), rows(HIGHER), "better: ", "better", id="better"),
-        pytest.param(rows(RISING), rows(LOWER), "worse: ", "worse", id="worse"),
-        pytest.param(rows(RISING), rows(RISING, says="Said otherwise."), "same: ", "same", id="other words, equal grades, enough cases"),
-        pytest.param(
-            rows([SILENT] * 36 + LOWER[36:]), rows(RISING), "0 of 60 answers of the new run state nothing (36 of the base)", "better",
-            id="answering at last does not lose",
-        ),
-        pytest.param(rows([SILENT] * 20 + LOWER[20:]), rows([SILENT] * 20 + HIGHER[20:]), "better: ", "better", id="both refuse the same"),
-        pytest.param(
-            rows(LOWER), rows([FAILED] * 24 + HIGHER[24:]), "24 of 60 cases have no value in the new run (system error 24)",
-            "inconclusive", id="a system that crashed",
-        ),
-        pytest.param(
-            rows([FAILED] * 24 + LOWER[24:]), rows(HIGHER), "24 of 60 cases have no value in the base (system error 24)",
-            "inconclusive", id="a base that crashed",
-        ),
-        pytest.param(
-            rows(LOWER), rows([NOT_JUDGED] * 12 + HIGHER[12:]), "12 of 60 cases have no value in the new run (judge error 12)",
-            "inconclusive", id="a judge that failed",
-        ),
-        pytest.param(
-            rows(LOWER), rows([NOT_RECORDED] * 12 + HIGHER[12:]), "12 of 60 cases have no value in the new run (not recorded 12)",
-            "inconclusive", id="answers that are not recorded",
-        ),
-    ],
-)  # fmt: skip
-def test_it_says_what_matters_most(tmp_path: Path, base: list[Row], candidate: list[Row], first: str, state: str) -> None:
-    document = compared(scored_run(tmp_path / "a", base), scored_run(tmp_path / "b", candidate)).document
+LOST = "of 60 cases have no value in"
+# what, the grades of the base and of the new run, the state, how the sentence begins
+SITUATIONS = [
+    ("better", LOWER, HIGHER, "better", "better: "),
+    ("worse", RISING, LOWER, "worse", "worse: "),
+    ("other words, equal grades, enough cases", RISING, RISING, "same", "same: "),
+    ("answering at last does not lose", [SILENT] * 36 + LOWER[36:], RISING, "better",
+     "0 of 60 answers of the new run state nothing (36 of the base)"),
+    ("both refuse the same", [SILENT] * 20 + LOWER[20:], [SILENT] * 20 + HIGHER[20:], "better", "better: "),
+    ("a system that crashed", LOWER, [FAILED] * 24 + HIGHER[24:], "inconclusive", f"24 {LOST} the new run (system error 24)"),
+    ("a base that crashed", [FAILED] * 24 + LOWER[24:], HIGHER, "inconclusive", f"24 {LOST} the base (system error 24)"),
+    ("a judge that failed", LOWER, [NOT_JUDGED] * 12 + HIGHER[12:], "inconclusive", f"12 {LOST} the new run (judge error 12)"),
+    ("answers not recorded", LOWER, [NOT_RECORDED] * 12 + HIGHER[12:], "inconclusive", f"12 {LOST} the new run (not recorded 12)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "candidate", "state", "first"), [pytest.param(*row[1:], id=row[0]) for row in SITUATIONS])
+def test_it_says_what_matters_most(tmp_path: Path, base: list[Any], candidate: list[Any], state: str, first: str) -> None:
+    new = rows(candidate, says="Said otherwise." if candidate == base else None)
+    document = compared(scored_run(tmp_path / "a", rows(base)), scored_run(tmp_path / "b", new)).document
     assert document["verdict"]["state"] == state
     assert document["verdict"]["sentence"].startswith(first)
 
@@ -135,34 +124,24 @@ def methods_of(**methods: list[Any]) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cases", "codes", "first"),
-    [
-        pytest.param(methods_of(a=RISING), ["level"], "grade 0.50 [", id="one method"),
-        pytest.param(methods_of(a=RISING[:3]), ["level"], "grade 0.50, n = 3: too few to tell", id="few questions"),
-        pytest.param(methods_of(a=RISING[:30] + [FAILED] * 30), ["coverage", "level"], "30 of 60 cases have no value of grade; ", id="half crashed"),
-        pytest.param(methods_of(a=[FAILED] * 60), ["no_evidence"], "no evidence: 0 of 60 cases have a value of any score", id="all crashed"),
-        pytest.param(
-            methods_of(a=LOWER, b=HIGHER, c=[1.0, 1.0]), ["better", "other_methods"], "b is better than a: grade +0.500 ",
-            id="two lucky cases are no winner",
-        ),
-        pytest.param(
-            methods_of(a=HIGHER, b=LOWER, c=RISING), ["worse", "other_methods"], "c is worse than a: grade -0.250 ", id="all are worse"
-        ),
-        pytest.param(
-            methods_of(a=[*RISING, *[None] * 60], b=[*[None] * 60, *HIGHER]), ["no_pairs"], "the methods share no question", id="no question shared"
-        ),
-        pytest.param(
-            methods_of(a=LOWER, b=HIGHER[:30] + [FAILED] * 30), ["values_lost", "inconclusive"],
-            "30 of 60 cases have no value in b (system error 30); b is not shown to differ from a", id="the better one crashed",
-        ),
-        pytest.param(
-            methods_of(a=LOWER, b=[*HIGHER[:59], FAILED]), ["better"], "b is better than a", id="one crash of sixty",
-        ),
-    ],
-)  # fmt: skip
-def test_a_run_begins_with_what_matters_most(tmp_path: Path, cases: list[Row], codes: list[str], first: str) -> None:
-    folder = scored_run(tmp_path, cases)
+# what, the grades of the methods a, b and c, the reasons of the verdict, how its sentence begins
+STARTS = [
+    ("one method", [RISING], ["level"], "grade 0.50 ["),
+    ("few questions", [RISING[:3]], ["level"], "grade 0.50, n = 3: too few to tell"),
+    ("half crashed", [RISING[:30] + [FAILED] * 30], ["coverage", "level"], "30 of 60 cases have no value of grade; "),
+    ("all crashed", [[FAILED] * 60], ["no_evidence"], "no evidence: 0 of 60 cases have a value of any score"),
+    ("two lucky cases are no winner", [LOWER, HIGHER, [1.0, 1.0]], ["better", "other_methods"], "b is better than a: grade +0.500 "),
+    ("all are worse", [HIGHER, LOWER, RISING], ["worse", "other_methods"], "c is worse than a: grade -0.250 "),
+    ("no question shared", [[*RISING, *[None] * 60], [*[None] * 60, *HIGHER]], ["no_pairs"], "the methods share no question"),
+    ("the better one crashed", [LOWER, HIGHER[:30] + [FAILED] * 30], ["values_lost", "inconclusive"],
+     f"30 {LOST} b (system error 30); b is not shown to differ from a"),
+    ("one crash of sixty", [LOWER, [*HIGHER[:59], FAILED]], ["better"], "b is better than a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("methods", "codes", "first"), [pytest.param(*row[1:], id=row[0]) for row in STARTS])
+def test_a_run_begins_with_what_matters_most(tmp_path: Path, methods: list[list[Any]], codes: list[str], first: str) -> None:
+    folder = scored_run(tmp_path, methods_of(**dict(zip("abc", methods, strict=False))))
     data = read_report_data(folder, folder.iteration(1), ReportSettings())
     verdict = run_verdict(data)
     assert [reason["code"] for reason in verdict["reasons"]] == codes

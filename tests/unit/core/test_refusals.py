@@ -1,6 +1,7 @@
-"""Refusals and answers that look like one. All sentences are written for this table; none is from a data set."""
+"""Refusals, who does not know, and answers that look like either. All sentences are written for these tables; none is from a data set."""
 
 import pytest
+import rules as benchmark
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,15 +9,17 @@ from ragpipe.core import patterns
 from ragpipe.core.errors import JudgeError
 from ragpipe.core.patterns import pattern_files, read_patterns
 from ragpipe.core.policies import find_violations, load_policy
-from ragpipe.core.refusals import RefusalPatterns, dont_know_phrase, load_phrases, load_refusals, read_refusal
+from ragpipe.core.refusals import DontKnowPhrases, RefusalPatterns, dont_know_phrase, load_phrases, load_refusals, read_refusal
 from ragpipe.core.text import sentences
 from ragpipe.metrics.shared.format_checks import language_of, sizes
 from tests.support.growth import assert_linear
+from tests.support.pages import DOCS
 
 SHIPPED = RefusalPatterns.model_validate(read_patterns("refusals.v2"))
+PHRASES = load_phrases("dont_know.v1")
 READERS = [
     lambda answer: read_refusal(answer, SHIPPED),
-    lambda answer: dont_know_phrase(answer, load_phrases("dont_know.v1")),
+    lambda answer: dont_know_phrase(answer, PHRASES),
     lambda answer: list(find_violations(answer, [load_policy("financial_advice.v1"), load_policy("personal_data.v1")])),
     sentences,
     sizes,
@@ -178,8 +181,7 @@ def test_a_run_of_one_character_is_read_in_a_time_that_grows_with_its_length(cha
 
 
 def test_a_phrase_without_end_is_read_in_a_time_that_grows_with_its_length():
-    phrases = load_phrases("dont_know.v1")
-    assert_linear(lambda size: dont_know_phrase("the unknown " * size, phrases), 16_000)
+    assert_linear(lambda size: dont_know_phrase("the unknown " * size, PHRASES), 16_000)
 
 
 def test_blanks_count_as_one():
@@ -241,3 +243,102 @@ def test_an_included_file_is_joined_and_part_of_the_hash():
     assert len(joined["declines"]) == len(first["declines"]) + 3
     assert joined["non_answers"] == shared["non_answers"]
     assert set(shared["non_answers"]) <= set(read_patterns("dont_know.v2")["non_answers"])
+
+
+# graphrag-metrics.md, sections 9 and 11: the two lists
+FIRST = ["i don't know", "i do not know", "unknown", "not sure", "cannot determine", "no information", "insufficient data",
+         "unable to answer"]  # fmt: skip
+SECOND = [*FIRST, "cannot answer", "don't have enough information", "not available", "no data"]
+
+ADMITS = [
+    "I don't know.",
+    "I don’t know.",
+    "i do not know",
+    "Sorry, I don't know who wrote it.",
+    "Unknown.",
+    "The author is unknown.",
+    "I am not sure.",
+    "Based on the provided context, I cannot answer the question.",
+    "I cannot determine the date from the documents.",
+    "There is no information about this in the documents. They only deal with the years after 1900.",
+    "Insufficient data.",
+    "I'm unable to answer this question.",
+    "I don't have enough information to say who built it. I don't know.",
+    "The date is not available in the sources.",
+    "That is not available in any of the documents.",
+    "The figure is not available in the provided context.",
+    "The figure is not available at this time.",
+    "There is no data to answer this question.",
+    "The cause is unknown to me.",
+    "I cannot answer, since the sources end in 1990.",
+    "No data.",
+    "N/A",
+    "n/a.",
+    "None",
+    "null",
+    "No idea!",
+]
+KNOWS = [
+    "The Unknown Soldier",
+    "The Unknown Soldier is buried under the arch.",
+    "An unknown gunman fired at the car.",
+    "I cannot overstate how good it is.",
+    "I don't know of any better place than Paris.",
+    "I'm not sure, but it is probably Paris.",
+    "No data center was built.",
+    "The company has no information desk.",
+    "It is sold in France and in Spain; its author is unknown.",
+    "The book tells how the data was found in 1911 by two clerks. Its author is unknown.",
+    "None of the three ships came back.",
+    "Null Island lies at 0, 0.",
+    "It was a no-information zone, the guide says.",
+    "Unavailable parts are replaced by new ones.",
+    "It is not available in Germany, but it is sold in France, in Spain and in Italy.",
+    "Paris.",
+    "It was not available in Europe until 2019.",
+    "It is not available in Europe.",
+    "The feature is not available in the free plan.",
+    "The drug is not available over the counter.",
+    "There is no data to suggest that vaccines cause autism.",
+    "There is no information that supports the claim.",
+    "The cause was unknown until 1954.",
+]
+
+
+@pytest.mark.parametrize(("answer", "admits"), [*((a, True) for a in ADMITS), *((a, False) for a in KNOWS)])
+def test_who_does_not_know_and_who_answers(answer, admits):
+    assert bool(dont_know_phrase(answer, PHRASES)) == admits
+
+
+def test_the_phrases_are_the_union_of_the_two_lists_of_the_document():
+    assert sorted(PHRASES.phrases) == sorted({*FIRST, *SECOND})
+    assert all(dont_know_phrase(f"{phrase}.", PHRASES) == phrase for phrase in PHRASES.phrases)
+
+
+def documents_rule(answer):
+    """`is_dont_know_answer` of the document, word for word."""
+    lower = answer.lower().strip()
+    return any(p in lower for p in SECOND) or (len(lower) < 10 and any(w in lower for w in ("unknown", "n/a", "none", "null")))
+
+
+@pytest.mark.parametrize("answer", [*ADMITS, *KNOWS, "nonetheless", "Nonesuch!", "It is N/A here, as said above"])
+def test_the_literal_rule_is_the_documents(answer):
+    answer = answer.replace("’", "'")  # the document knows one apostrophe
+    assert bool(dont_know_phrase(answer, PHRASES, literal=True)) == documents_rule(answer)
+
+
+def test_what_goes_on_is_a_phrase_of_the_list():
+    with pytest.raises(ValueError, match="not avalable is none of them"):
+        DontKnowPhrases(phrases=["not available"], goes_on={"not avalable": ["here"]})
+
+
+@pytest.mark.slow
+def test_the_page_states_the_figures(real_data):
+    """Those of docs/prompts.md, against the data they were measured on."""
+    page = (DOCS / "prompts.md").read_text(encoding="utf-8").split("\n")
+    for name in benchmark.REFUSAL_SETS:
+        assert benchmark.refusal_row(real_data, name) in page
+
+
+def test_both_halves_hold_something():
+    assert 70 < sum(benchmark.untouched(str(number)) for number in range(200)) < 130
