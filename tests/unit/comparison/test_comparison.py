@@ -175,9 +175,10 @@ def test_headline_scores_are_decided_together(tmp_path: Path) -> None:
     values = [{"grade": 0.75 if n < 6 else 0.5, "tone": 0.75 if n % 2 else 0.25} for n in range(8)]
     old = [Row(f"q{n}", "default", {"grade": 0.5, "tone": 0.5}) for n in range(8)]
     new = [Row(f"q{n}", "default", value, output={"answer": "New."}) for n, value in enumerate(values)]
+    sides = (("a", old), ("b", new))
     for weights, state, adjusted in (({"grade": 1.0}, "better", 2 / 64), ({"grade": 1.0, "tone": 1.0}, "inconclusive", 4 / 64)):
         scoring = ScoringSettings(weights=weights, thresholds={}, fill_defaults=False)
-        base, other = (scored_run(tmp_path / part, rows, specs=specs, scoring=scoring) for part, rows in (("a", old), ("b", new)))
+        base, other = (scored_run(tmp_path / name, rows, specs=specs, scoring=scoring) for name, rows in sides)
         document = compared(base, other).document
         score = document["scores"]["grade"]
         assert (score["p_value"], score["headline"], score["state"]) == (2 / 64, True, state)

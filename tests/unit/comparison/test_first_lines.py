@@ -52,7 +52,7 @@ SITUATIONS = [
     ("a system that crashed", LOWER, [FAILED] * 24 + HIGHER[24:], "inconclusive", f"24 {LOST} the new run (system error 24)"),
     ("a base that crashed", [FAILED] * 24 + LOWER[24:], HIGHER, "inconclusive", f"24 {LOST} the base (system error 24)"),
     ("a judge that failed", LOWER, [NOT_JUDGED] * 12 + HIGHER[12:], "inconclusive", f"12 {LOST} the new run (judge error 12)"),
-    ("answers not recorded", LOWER, [NOT_RECORDED] * 12 + HIGHER[12:], "inconclusive", f"12 {LOST} the new run (not recorded 12)"),
+    ("not recorded", LOWER, [NOT_RECORDED] * 12 + HIGHER[12:], "inconclusive", f"12 {LOST} the new run (not recorded 12)"),
 ]  # fmt: skip
 
 
@@ -130,7 +130,7 @@ STARTS = [
     ("few questions", [RISING[:3]], ["level"], "grade 0.50, n = 3: too few to tell"),
     ("half crashed", [RISING[:30] + [FAILED] * 30], ["coverage", "level"], "30 of 60 cases have no value of grade; "),
     ("all crashed", [[FAILED] * 60], ["no_evidence"], "no evidence: 0 of 60 cases have a value of any score"),
-    ("two lucky cases are no winner", [LOWER, HIGHER, [1.0, 1.0]], ["better", "other_methods"], "b is better than a: grade +0.500 "),
+    ("two lucky cases", [LOWER, HIGHER, [1.0, 1.0]], ["better", "other_methods"], "b is better than a: grade +0.500 "),
     ("all are worse", [HIGHER, LOWER, RISING], ["worse", "other_methods"], "c is worse than a: grade -0.250 "),
     ("no question shared", [[*RISING, *[None] * 60], [*[None] * 60, *HIGHER]], ["no_pairs"], "the methods share no question"),
     ("the better one crashed", [LOWER, HIGHER[:30] + [FAILED] * 30], ["values_lost", "inconclusive"],

@@ -1,4 +1,4 @@
-"""Refusals, who does not know, and answers that look like either. All sentences are written for these tables; none is from a data set."""
+"""Refusals, who does not know, and answers that look like either. No sentence is from a data set."""
 
 import pytest
 import rules as benchmark

@@ -27,13 +27,9 @@ NEW = {f"q{n}": 0.125 * n for n in range(8)}
 
 
 def page_of(
-    base: RunFolder,
-    *candidates: RunFolder,
-    kind: Literal["runs", "methods"] = "runs",
-    limit: int = 20_000,
-    side: SideFolder | None = None,
-    **settings: Any,
-) -> str:
+    base: RunFolder, *candidates: RunFolder, kind: Literal["runs", "methods"] = "runs", limit: int = 20_000,
+    side: SideFolder | None = None, **settings: Any,
+) -> str:  # fmt: skip
     with ExitStack() as stack:
         sides = [stack.enter_context(side_of(folder)) for folder in (base, *candidates)]
         chosen = CompareSettings(**settings)

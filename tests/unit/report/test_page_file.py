@@ -1,6 +1,5 @@
 """A page lets only its own style and script act, and shows every value as text."""
 
-import base64
 import gzip
 import json
 import re
@@ -12,19 +11,8 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from ragpipe.report.page_file import (
-    TEXTS_PER_BLOCK,
-    DataBlock,
-    Page,
-    SideFolder,
-    TextPool,
-    column_block,
-    core_style,
-    divided_blocks,
-    json_block,
-    page_address,
-    page_html,
-)
+from ragpipe.report import page_file
+from ragpipe.report.page_file import DataBlock, Page, SideFolder, core_style, divided_blocks, json_block, page_html
 
 ASSETS = Path(__file__).resolve().parents[3] / "ragpipe" / "report" / "assets"
 
@@ -50,7 +38,7 @@ def test_pages_carry_scripts_that_ask_for_nothing_with_their_licence() -> None:
 
 
 def content(block: DataBlock) -> bytes:
-    return gzip.decompress(base64.b64decode(block.text))
+    return gzip.decompress(b64decode(block.text))
 
 
 def test_texts_stay_texts() -> None:
@@ -58,27 +46,26 @@ def test_texts_stay_texts() -> None:
     assert json.loads(content(block)) == {"\\ud800": "</script><script>alert(1)</script>\\x1b"}
     # A case cannot write code into a script: its text is compressed, and the rest is base64.
     (only,) = divided([json_block("d0", ['");alert(1);//</script>\\'])], 0)[1].values()
-    match = CALL.fullmatch(only.strip())
-    assert match
-    assert json.loads(gzip.decompress(b64decode(match[2]))) == ['");alert(1);//</script>\\']
+    (_, text) = CALL.fullmatch(only.strip()).groups()
+    assert json.loads(gzip.decompress(b64decode(text))) == ['");alert(1);//</script>\\']
 
 
 def test_columns_and_texts_that_cases_share() -> None:
     codes, values = np.array([1, 2, 255], np.uint8), np.array([0.5, np.nan, -1.0], np.float32)
-    block, layout = column_block({"verdict": codes, "difference": values})
+    block, layout = page_file.column_block({"verdict": codes, "difference": values})
     assert layout == [{"name": "difference", "type": "f4", "offset": 0}, {"name": "verdict", "type": "u1", "offset": 12}]
     raw = content(block)
     np.testing.assert_array_equal(np.frombuffer(raw[:12], "<f4"), values)
     assert list(raw[12:]) == [1, 2, 255]
-    pool = TextPool()
-    texts = [f"chunk {n}" for n in range(TEXTS_PER_BLOCK + 2)]
+    pool = page_file.TextPool()
+    texts = [f"chunk {n}" for n in range(page_file.TEXTS_PER_BLOCK + 2)]
     numbers = [pool.number(text) for text in texts]
-    assert numbers == list(range(TEXTS_PER_BLOCK + 2))
+    assert numbers == list(range(page_file.TEXTS_PER_BLOCK + 2))
     assert [pool.number(text) for text in texts] == numbers
     blocks = [*pool.full_blocks(), *pool.blocks()]
     assert [block.name for block in blocks] == ["t0", "t1"], "each is taken once"
-    assert [len(json.loads(content(block))) for block in blocks] == [TEXTS_PER_BLOCK, 2]
-    assert json.loads(content(blocks[1])) == texts[TEXTS_PER_BLOCK:]
+    assert [len(json.loads(content(block))) for block in blocks] == [page_file.TEXTS_PER_BLOCK, 2]
+    assert json.loads(content(blocks[1])) == texts[page_file.TEXTS_PER_BLOCK :]
 
 
 @pytest.mark.parametrize(("state", "fragment"), [
@@ -89,7 +76,7 @@ def test_columns_and_texts_that_cases_share() -> None:
     ({"q": "Größe"}, "#v=1&q=Gr%C3%B6%C3%9Fe"),
 ])  # fmt: skip
 def test_the_fragment_of_a_state(state: dict[str, str | None], fragment: str) -> None:
-    assert page_address(**state) == fragment
+    assert page_file.page_address(**state) == fragment
 
 
 CALL = re.compile(r'ragpipeBlock\("([a-z]+\d*)","([A-Za-z0-9+/=]*)"\);')
@@ -104,7 +91,7 @@ def divided(blocks: list[DataBlock], limit: int, file_bytes: int = 10**6) -> tup
 
 def files_of(inside: list[DataBlock]) -> Any:
     (block,) = [block for block in inside if block.name == "files"]
-    return json.loads(gzip.decompress(b64decode(block.text)))
+    return json.loads(content(block))
 
 
 def test_a_file_holds_what_fits_in_whole_blocks() -> None:
@@ -129,9 +116,8 @@ def test_a_file_holds_what_fits_in_whole_blocks() -> None:
 def test_only_a_divided_page_may_load_and_only_by_one_policy(limit: int, loads: bool) -> None:
     folder = SideFolder("report.data", lambda name, content: None, limit)
     html = page_html(Page("p", Markup(""), "", "go()", [DataBlock("d0", "A" * 100)]), folder)
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
-    assert policy
-    parts = dict(part.split(" ", 1) for part in policy[1].split("; "))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
+    parts = dict(part.split(" ", 1) for part in policy.split("; "))
     assert parts["script-src"].endswith(" 'self'") is loads
     assert parts["trusted-types"] == ("ragpipe-side-files" if loads else "'none'")
     assert parts["default-src"] == "'none'"

@@ -11,15 +11,8 @@ import pytest
 
 from ragpipe.comparison.run_differences import ChangedKey
 from ragpipe.core.score import ScoreSpec
-from ragpipe.report.job_comparison import (
-    COMPARISON_SCHEMA,
-    Job,
-    OtherJudging,
-    SharedKey,
-    SharedQuestions,
-    comparison_rows,
-    shared_questions,
-)
+from ragpipe.report import job_comparison
+from ragpipe.report.job_comparison import COMPARISON_SCHEMA, Job, OtherJudging, SharedQuestions, comparison_rows
 from ragpipe.report.markdown import render_answer
 from ragpipe.report.report_data import score_cell
 from ragpipe.report.sweep_page import compared_scores, sweep_report, sweep_section
@@ -67,17 +60,15 @@ def job(number: int, *words: str, methods: dict[str, Any] | None = None, **score
 HIGHER = {"low": 0.0, "high": 1.0, "higher_is_better": True}
 STEPS = np.array([0.0, 0.125] * 10)
 """What varies from question to question: 20 questions, mean 1/16."""
+SPREAD = np.linspace(0.2, 0.8, 20)
+LOWER = SPREAD - 0.125 - STEPS / 8
 
 
-def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER) -> dict[SharedKey, SharedQuestions]:
+def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER) -> dict[Any, SharedQuestions]:
     """The figures of jobs 0, 1, ... in faithfulness, from their values by question; None for a job without any."""
-    return {
-        (number, method, "faithfulness"): SharedQuestions(
-            len(found), estimate_mean(found, low=scale["low"], high=scale["high"]), found, scale, 0.95
-        )
-        for number, found in enumerate(values)
-        if found is not None
-    }
+    found = {number: column for number, column in enumerate(values) if column is not None}
+    means = {number: estimate_mean(column, low=scale["low"], high=scale["high"]) for number, column in found.items()}
+    return {(n, method, "faithfulness"): SharedQuestions(len(found[n]), means[n], found[n], scale, 0.95) for n in found}
 
 
 def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> list[str | None]:
@@ -87,20 +78,16 @@ def standings(*values: np.ndarray | None, coverage: Sequence[float] = ()) -> lis
 
 def test_jobs_are_separated_by_their_paired_difference() -> None:
     """All 20 questions .125 lower: all signs alike, p far below .05, though the means' intervals overlap widely."""
-    spread = np.linspace(0.2, 0.8, 20)
-    assert standings(spread, spread - 0.125 - STEPS / 8) == ["best", "behind"]
-    assert standings(spread - 0.125 - STEPS / 8, spread) == ["behind", "best"]
-    low, high = (estimate_mean(values, low=0, high=1).interval for values in (spread - 0.2, spread))
-    assert low is not None
-    assert high is not None
+    assert standings(SPREAD, LOWER) == ["best", "behind"]
+    assert standings(LOWER, SPREAD) == ["behind", "best"]
+    low, high = (estimate_mean(values, low=0, high=1).interval for values in (SPREAD - 0.2, SPREAD))
     assert low.high > high.low
-    turned = spread[::-1].copy()
+    turned = SPREAD[::-1].copy()
     turned[0] += 0.1
-    assert standings(spread, turned) == ["not_separable"] * 2
-    assert standings(spread, spread - 0.01 - STEPS / 100) == ["not_separable"] * 2  # within .05 of the scale
-    few = spread.copy()
+    few = SPREAD.copy()
     few[:5] -= 0.2  # fewer than 6 changed questions decide nothing
-    assert standings(spread, few) == ["not_separable"] * 2
+    for other in (turned, few, SPREAD - 0.01 - STEPS / 100):  # the last is within .05 of the scale
+        assert standings(SPREAD, other) == ["not_separable"] * 2
     # 7 of 20 questions .25 lower and none higher: p = 2/2^7 = .0156; of two jobs that is one pair, of four it is six.
     top = np.full(20, 0.5) + STEPS
     lower = top.copy()
@@ -110,30 +97,23 @@ def test_jobs_are_separated_by_their_paired_difference() -> None:
 
 
 def test_jobs_without_figures_or_coverage() -> None:
-    spread = np.linspace(0.2, 0.8, 20)
-    assert (standings(None, None), standings(spread, None)) == ([None, None], [None, None])
+    assert (standings(None, None), standings(SPREAD, None)) == ([None, None], [None, None])
     equal = [job(i, f"k={i}", faithfulness=score((0.7, 0.6, 0.8))) for i in range(2)]
     assert [row["standing"] for row in comparison_rows(equal)] == ["equal", "equal"]
-    worse = spread - 0.125 - STEPS / 8
-    assert standings(spread + 0.1, spread, worse, coverage=(0.1, 1.0, 1.0)) == [None, None, "behind"]
-    assert standings(worse, spread, worse - 0.02, coverage=(0.1, 1.0, 1.0)) == [None, "best", "behind"]
+    assert standings(SPREAD + 0.1, SPREAD, LOWER, coverage=(0.1, 1.0, 1.0)) == [None, None, "behind"]
+    assert standings(LOWER, SPREAD, LOWER - 0.02, coverage=(0.1, 1.0, 1.0)) == [None, "best", "behind"]
     misses = [score((n / 10, 0.0, 1.0), higher_is_better=False) for n in range(2)]
-    spread = np.linspace(0.2, 0.8, 20)
-    shared = on_shared(spread - 0.125 - STEPS / 8, spread, scale={**HIGHER, "higher_is_better": False})
+    shared = on_shared(LOWER, SPREAD, scale={**HIGHER, "higher_is_better": False})
     rows = comparison_rows([job(i, f"k={i}", faithfulness=one) for i, one in enumerate(misses)], shared)
     assert [row["standing"] for row in rows] == ["best", "behind"]
 
 
 def test_methods_are_placed_among_their_own() -> None:
     def of(number: int) -> Job:
-        return job(
-            number, f"k={number}", faithfulness=score((0.5, 0.1, 0.9)),
-            methods={"a": {"faithfulness": score((number / 10, 0, 1))}, "b": {"faithfulness": score((number / 10, 0, 1))}},
-        )  # fmt: skip
+        methods = {name: {"faithfulness": score((number / 10, 0, 1))} for name in "ab"}
+        return job(number, f"k={number}", faithfulness=score((0.5, 0.1, 0.9)), methods=methods)
 
-    spread = np.linspace(0.2, 0.8, 20)
-    lower = spread - 0.125 - STEPS / 8
-    shared = {**on_shared(spread, lower, method="a"), **on_shared(lower, spread, method="b")}
+    shared = {**on_shared(SPREAD, LOWER, method="a"), **on_shared(LOWER, SPREAD, method="b")}
     rows = comparison_rows([of(0), of(1)], shared)
     found = {(row["job"], row["method"]): row["standing"] for row in rows}
     assert found == {(0, None): "equal", (1, None): "equal", (0, "a"): "best", (1, "a"): "behind", (0, "b"): "behind", (1, "b"): "best"}
@@ -173,10 +153,6 @@ def test_the_scores_that_a_reader_compares_first() -> None:
     assert compared_scores([job(0, "k=0", recall=free, n_claims=count)]) == ["recall"]
 
 
-SPREAD = np.linspace(0.2, 0.8, 20)
-LOWER = SPREAD - 0.125 - STEPS / 8
-
-
 def judged_by_b(first: int) -> OtherJudging:
     return OtherJudging(first, 0, [ChangedKey("judge", "judge.model", "a", "b")])
 
@@ -189,9 +165,7 @@ def test_judges_have_each_their_best_job() -> None:
     """The figures of `best` and `behind` above: here the judge alone makes them differ."""
     jobs, judgings = faithful("judge.model=a", "judge.model=b"), {1: judged_by_b(1)}
     rows = comparison_rows(jobs, on_shared(SPREAD, LOWER), judgings)
-    assert [row["standing"] for row in rows] == [None, None]
-    assert [row["to_best"] for row in rows] == [None, None]
-    assert [row["ranked_with"] for row in rows] == [0, 1]
+    assert [(row["standing"], row["to_best"], row["ranked_with"]) for row in rows] == [(None, None, 0), (None, None, 1)]
     said = terminal_of(report_of(sweep_section(jobs, rows, judgings)), 200)
     assert "model=b is not ranked with model=a, the judges differ: judge.model: a -> b" in said
     assert "task=calibrate" in said
@@ -235,15 +209,6 @@ def shared_job(root: Path, number: int, values: Mapping[str, Sequence[Result]]) 
     return Job(number, [f"k={number}"], 0, "complete", folder=folder, metrics=metrics)
 
 
-def compared(*jobs: Job) -> list[dict[str, Any]]:
-    runs = {one.number: (one.folder, one.metrics) for one in jobs if one.folder and one.metrics}
-    return comparison_rows(jobs, shared_questions(runs))
-
-
-def faithfulness(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in rows if row["score"] == "faithfulness" and row["method"] is None]
-
-
 @pytest.mark.slow
 def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     """20 easy questions at 1 (job 1 has .9 there), 20 hard ones at 0 that job 1 alone was asked not: over all that each one
@@ -251,14 +216,15 @@ def test_a_job_with_the_easy_questions_is_not_the_best(tmp_path: Path) -> None:
     easy, hard = [f"e{i:02}" for i in range(20)], [f"h{i:02}" for i in range(20)]
     both = shared_job(tmp_path, 0, {**{q: (1.0,) for q in easy}, **{q: (0.0,) for q in hard}})
     some = shared_job(tmp_path, 1, {q: (0.9 if i else 0.0,) for i, q in enumerate(easy)})
-    rows = faithfulness(compared(both, some))
+    runs = {one.number: (one.folder, one.metrics) for one in (both, some)}
+    everything = comparison_rows([both, some], job_comparison.shared_questions(runs))
+    rows = [row for row in everything if row["score"] == "faithfulness" and row["method"] is None]
     assert [round(row["mean"], 3) for row in rows] == [0.5, 0.855]
     assert [row["n_shared"] for row in rows] == [20, 20]
     assert [row["shared_mean"] for row in rows] == pytest.approx([1.0, 0.855])
     assert [row["standing"] for row in rows] == ["best", "behind"], "over all their answers the means say the opposite"
     assert rows[1]["to_best"] == pytest.approx(-0.145)
     assert rows[1]["to_best_low"] < rows[1]["to_best"] < rows[1]["to_best_high"] < 0
-    everything = compared(both, some)
     assert all(set(row) == set(COMPARISON_SCHEMA.names) for row in everything)
     assert "| 20: 1.00 [" in render_answer(sweep_report([both, some], everything, ["k=0,1"]))
 

@@ -14,7 +14,6 @@ from ragpipe.core.errors import DataError
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.console import Console
 from ragpipe.report.cost_section import iterations_section
-from ragpipe.report.model import Table
 from ragpipe.report.report_data import ReportData, read_results
 from ragpipe.report.run_data import load_run
 from ragpipe.report.settings import ReportSettings
@@ -36,21 +35,18 @@ EVIL = "[red]a[/red][link=x]b :boom: \x1b[2J\u202e=H(1)"
 def run(tmp_path: Path) -> Path:
     """Two methods, one of them with a hostile name, on three questions."""
     values = {"good": (1.0, 0.9, 0.5), EVIL: (0.5, 0.0, 0.25)}
-    rows = [
-        Row(f"q{i}", method, {"faithfulness": value, "correctness": ("error", f"refused: {EVIL}") if i else 4.0})
-        for i in range(3)
-        for method, value in ((m, v[i]) for m, v in values.items())
-    ]
-    write_run(tmp_path, rows)
+    correctness = [4.0, *[("error", f"refused: {EVIL}")] * 2]
+    results = [(f"q{i}", method, given[i], correctness[i]) for i in range(3) for method, given in values.items()]
+    write_run(tmp_path, [Row(name, method, {"faithfulness": one, "correctness": two}) for name, method, one, two in results])
     score(tmp_path, SPECS)
     return tmp_path
 
 
-def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100) -> tuple[str, str]:
+def printed(run: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 100, *pages: str, iteration: int = 1) -> tuple[str, str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out, err = io.StringIO(), io.StringIO()
-    settings = ReportSettings(formats=["terminal"], percent=["faithfulness"])
-    write_reports(run / "iteration-1", target=run, settings=settings, console=Console(out=out, err=err))
+    settings = ReportSettings(formats=["terminal", *pages], percent=["faithfulness"])
+    write_reports(run / f"iteration-{iteration}", target=run, settings=settings, console=Console(out=out, err=err))
     return out.getvalue(), err.getvalue()
 
 
@@ -70,34 +66,21 @@ def test_the_final_table_is_no_markup(run: Path, monkeypatch: pytest.MonkeyPatch
         assert literal in out
 
 
-def test_a_warning_is_said_once() -> None:
-    err = io.StringIO()
-    console = Console(out=io.StringIO(), err=err)
-    console.warn("x")
-    console.warn("x")
-    console.error("[bold]y\x07")
-    assert err.getvalue() == "warning: x\nerror: [bold]y\\x07\n"
-
-
-def test_a_warning_that_was_said_with_more_words_is_not_repeated() -> None:
+def test_a_warning_is_said_once_and_not_again_in_fewer_words() -> None:
     """A gap in the data is named with the metrics it affects before the run, and would be named again at its end."""
-    err = io.StringIO()
-    console = Console(out=io.StringIO(), err=err)
-    gap = "contexts: not recorded in 6 of 12 cases of method a, first q1"
-    console.warn(f"{gap}: faithfulness skipped there")
-    console.warn(gap)
-    console.warn("contexts: not recorded in 6 of 12 cases of method b, first q1")
-    assert err.getvalue().count("warning: ") == 2
-
-
-def ascii_stream() -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    first, second = (f"contexts: not recorded in 6 of 12 cases of method {name}, first q1" for name in "ab")
+    console = Console(out=io.StringIO(), err=(err := io.StringIO()))
+    for text in ("x", "x", f"{first}: faithfulness skipped there", first, second):
+        console.warn(text)
+    console.error("[bold]y\x07")
+    said = ["warning: x", f"warning: {first}: faithfulness skipped there", f"warning: {second}", "error: [bold]y\\x07"]
+    assert err.getvalue().splitlines() == said
 
 
 def test_an_ascii_terminal_gets_ascii(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    out = ascii_stream()
-    console = Console(out=out, err=ascii_stream())
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2))
+    console = Console(out=out, err=err)
     write_reports(run / "iteration-1", target=run, settings=ReportSettings(formats=["terminal"]), console=console)
     console.say("漢é")
     out.seek(0)
@@ -154,17 +137,9 @@ def iterated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def reported(iterated: Path, monkeypatch: pytest.MonkeyPatch, columns: int = 120) -> str:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    settings = ReportSettings(formats=["terminal", "markdown", "html"], percent=["faithfulness"])
-    out = io.StringIO()
-    write_reports(iterated / "iteration-3", target=iterated, settings=settings, console=Console(out=out, err=io.StringIO()))
-    return out.getvalue()
-
-
 def test_headline_and_diagnoses_are_of_all_iterations(iterated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """baseline: the mean of .6, .2 and .7 is .5, the last iteration alone says .7; rerank: of .9, .9, .6 it is .8."""
-    out = reported(iterated, monkeypatch)
+    out, _ = printed(iterated, monkeypatch, 120, "markdown", "html", iteration=3)
     page, html = ((iterated / "report.md").read_text(), (iterated / "report.html").read_text())
     row = next(line for line in page.splitlines() if line.startswith("| `faithfulness x100`"))
     assert [re.match(r"[\d.]+ \[[\d.]+, [\d.]+\]", cell.strip())[0].split()[0] for cell in row.split("|")[2:4]] == [  # type: ignore[index]
@@ -175,7 +150,6 @@ def test_headline_and_diagnoses_are_of_all_iterations(iterated: Path, monkeypatc
     assert "3 iterations" in page.split("## ")[0]
     assert "3 iterations" in html
     # below .85: baseline q0 in the 2nd and 3rd, q1 in all, rerank q1 in the 3rd: 6 of 12; the last alone has 3 of 4.
-    page = (iterated / "report.md").read_text()
     assert re.search(r"^83\.3% +16\.7% +hallucination ", out, re.M)
     assert "- `hallucination`: 6 of 12 (50.0%)." in page
     assert "Counted in each of 3 iterations: 4 cases x 3." in page
@@ -187,21 +161,14 @@ def test_more_cases_or_more_judgings(iterated: Path) -> None:
     metrics, cost = read_results(iterated, iterated / "iteration-3")
     for group in metrics["by"]["method"].values():
         group["scores"]["faithfulness"]["noise"] = {"judge_variance": 0.03, "item_variance": 0.09, "second_judging_from": 6.0}
-    section = iterations_section(ReportData(metrics, cost))
-    assert section is not None
-    table = section.parts[0]
-    assert isinstance(table, Table)
-    assert table.rows[0].cells[-1] == "6.0 x"
-
-
-FRAME_SPECS = [ScoreSpec("faithfulness")]
+    assert iterations_section(ReportData(metrics, cost)).parts[0].rows[0].cells[-1] == "6.0 x"
 
 
 @pytest.fixture
 def framed(tmp_path: Path) -> Path:
     root = tmp_path / "run"
     write_run(root, [Row("007", "a", {"faithfulness": 0.5}), Row("1e5", "None", {"faithfulness": ("error", "refused: x")})])
-    score(root, FRAME_SPECS)
+    score(root, SPECS[:1])
     return root
 
 
@@ -248,11 +215,6 @@ def test_links_in_a_strangers_folder_are_not_followed(framed: Path, tmp_path: Pa
         load_run(framed, iteration=2)
 
 
-def script(code: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def test_scoring_and_reporting_need_no_pandas(framed: Path) -> None:
     code = """
 import sys
@@ -269,4 +231,5 @@ score(root, [ScoreSpec("faithfulness")])
 write_reports(root / "iteration-1", target=root, settings=ReportSettings(formats=["markdown"]), console=Console())
 print([name for name in ("pandas", "scipy", "litellm", "rich", "hydra") if sys.modules.get(name)])
 """
-    assert script(code, str(framed)) == "[]"
+    done = subprocess.run([sys.executable, "-c", code, str(framed)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -70,7 +70,6 @@ def test_csv_by_other_readers(table: Path) -> None:
         assert ({"true": True, "false": False}[line[3]] if line[3] else None) == row["flag"]
         assert (json.loads(restore(line[4])) if line[4] else None) == row["list"]
         assert restore(line[5]) == (row["=head"] or "")
-    write_csv(table, table.with_suffix(".csv"))
     found = pacsv.read_csv(
         table.with_suffix(".csv"),
         parse_options=pacsv.ParseOptions(newlines_in_values=True),
@@ -79,9 +78,7 @@ def test_csv_by_other_readers(table: Path) -> None:
         ),
     ).to_pylist()
     assert [None if row["id"] is None else restore(row["id"]) for row in found] == [row["id"] and in_csv(row["id"]) for row in ROWS]
-    assert [row["x"] for row in found] == [row["x"] for row in ROWS]
-    assert [row["n"] for row in found] == [row["n"] for row in ROWS]
-    write_csv(table, table.with_suffix(".csv"))
+    assert [(row["x"], row["n"]) for row in found] == [(row["x"], row["n"]) for row in ROWS]
     lines = table.with_suffix(".csv").read_bytes().split(b"\r\n")
     assert lines[0] == b'\xef\xbb\xbf"id","x","n","flag","list","\'=head"'
     assert lines[1] == b'"007",0.1,1,true,"[""=1"",""a\\""b"",""c,d""]","{""a"":1e-05}"'

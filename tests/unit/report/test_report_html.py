@@ -14,19 +14,7 @@ import pytest
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import printable
 from ragpipe.core.usage import Price
-from ragpipe.report.case_views import (
-    MARKS,
-    CaseView,
-    DetailBlock,
-    Quotes,
-    case_views,
-    contradicted_claims,
-    detail_blocks,
-    evidence_quotes,
-    highlight,
-    passages_of,
-    unsupported_claims,
-)
+from ragpipe.report import case_views as views
 from ragpipe.report.console import Console
 from ragpipe.report.model import Chart, Report
 from ragpipe.report.report_data import lowest_cases
@@ -72,9 +60,8 @@ def write(root: Path, text: str = "plain", details: Any = None, cases: int = 3, 
     place = SCORES.get_field_index("details")
     pq.write_table(table.set_column(place, SCORES.field("details"), pa.array(column)), folder / "scores.parquet")
     gates = {text: {"score": "faithfulness", "min": 0.9}}
-    score(
-        root, SPECS, ScoringSettings.model_validate({"gates": gates}), signature=f"x | {text}", rates={text: Price(text, text, reason=text)}
-    )
+    settings = ScoringSettings.model_validate({"gates": gates})
+    score(root, SPECS, settings, signature=f"x | {text}", rates={text: Price(text, text, reason=text)})
     return root
 
 
@@ -84,9 +71,9 @@ def page(root: Path, **settings: Any) -> str:
     return (root / "report.html").read_text(encoding="utf-8")
 
 
-def only_case(root: Path) -> CaseView:
+def only_case(root: Path) -> views.CaseView:
     run = RunFolder(root)
-    (case,) = case_views(run, run.iteration(1), ["faithfulness"])
+    (case,) = views.case_views(run, run.iteration(1), ["faithfulness"])
     return case
 
 
@@ -212,7 +199,7 @@ def test_the_lowest_cases_come_first_and_those_without_a_score_last(tmp_path: Pa
     ("(.*) is literal", "(.*) is", ["(.*) is"]),
 ])  # fmt: skip
 def test_quotes_are_marked_where_they_occur(text: str, quote: str, found: list[str]) -> None:
-    parts = highlight(text, Quotes([(quote, "supports")]))
+    parts = views.highlight(text, views.Quotes([(quote, "supports")]))
     assert "".join(part.text for part in parts) == text
     assert [part.text for part in parts if part.mark] == found
 
@@ -245,52 +232,53 @@ def test_contradicting_passages_are_marked_and_named_on_the_page(tmp_path: Path)
     claim = ["It was red.", [["It was blue", "context 1 (chunk c1), characters 3 to 9"]]]
     assert block_json(html, "d0")[0]["s"]["faithfulness"]["c"] == [claim]
     assert block_json(html, "d0")[0]["a"] == [f"{HOUSE} ", ["It was red.", "contradicted"], " ", ["It has a roof.", "unsupported"]]
-    assert block_json(html, "index")["marks"] == MARKS
+    assert block_json(html, "index")["marks"] == views.MARKS
     assert 'mark.contradicts::before, mark.contradicted::before { content: "\\2260' in html
 
 
+START = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
+LATER = {"chunk": "a", "rank": 2, "start": 5, "end": 8}
+OTHER = {"chunk": "b", "rank": 3, "start": 4, "end": 5}
+
+
 @pytest.mark.parametrize(("evidence", "passages"), [
-    ([{"quote": "q", "places": [{"chunk": "a", "rank": 2, "start": 0, "end": 1}]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
-    (
-        [{"quote": "q", "places": [
-            {"chunk": "a", "rank": 2, "start": 0, "end": 1}, {"chunk": "a", "rank": 2, "start": 5, "end": 8}, {"chunk": "b", "rank": 3, "start": 4, "end": 5},
-        ]}],
-        [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")],
-    ),
+    ([{"quote": "q", "places": [START]}], [("q", "context 2 (chunk a), characters 0 to 1")]),
+    ([{"quote": "q", "places": [START, LATER, OTHER]}],
+     [("q", "context 2 (chunk a), characters 0 to 1 and 5 to 8; context 3 (chunk b), characters 4 to 5")]),
     ([{"quote": "q", "places": []}, {"quote": "r"}], [("q", NOWHERE), ("r", NOWHERE)]),
     (["q", 5, None, {"quote": 5}, {"places": [1]}, {"quote": "q", "places": [1]}, {"quote": "q", "places": "x"}], [("q", NOWHERE), ("q", NOWHERE)]),
     ("q", []),
     (None, []),
 ])  # fmt: skip
 def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[str, str]]) -> None:
-    assert [(passage.quote, passage.place) for passage in passages_of(evidence)] == passages
+    assert [(passage.quote, passage.place) for passage in views.passages_of(evidence)] == passages
 
 
 def test_claims_and_details_of_any_metric() -> None:
     """With several references the claims of each are listed below it; groundedness lists claims without a verdict."""
     nested = {"references": [{"reference": 1, "claims": VERDICTS}]}
-    assert unsupported_claims({"unsupported_claims": ["It was red.", "Other."]}, nested) == [
+    assert views.unsupported_claims({"unsupported_claims": ["It was red.", "Other."]}, nested) == [
         ("It was red.", "contradicted"), ("Other.", "unsupported"), ("It has a roof.", "unsupported")
     ]  # fmt: skip
-    assert evidence_quotes(nested) == [
+    assert views.evidence_quotes(nested) == [
         ("It was blue", "contradicts"), ("opened in 1901", "supports"), ("It was blue", "supports"), ("It has a door", "quoted")
     ]  # fmt: skip
-    assert [claim.claim for claim in contradicted_claims(nested)] == ["It was red."]
+    assert [claim.claim for claim in views.contradicted_claims(nested)] == ["It was red."]
     details = {
         "n": 2, "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}], "flags": ["x"], "none": None, "list": [], "deep": {"a": {"b": 1}},
     }  # fmt: skip
-    assert detail_blocks(details) == [
-        DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
-        DetailBlock("flags", items=("x",)),
-        DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
+    assert views.detail_blocks(details) == [
+        views.DetailBlock("rows", ("a", "b", "c"), (("1", True, ""), ("0.5", "", "[1]"))),
+        views.DetailBlock("flags", items=("x",)),
+        views.DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
     ]
-    assert detail_blocks({"many": ["x"] * 100})[0].more == 40
-    assert evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
-    listed = unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
+    assert views.detail_blocks({"many": ["x"] * 100})[0].more == 40
+    assert views.evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    listed = views.unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
     assert listed == [("u", "unsupported"), ("c", "unsupported")]
-    rows = DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
-    place = {"chunk": "a", "rank": 2, "start": 0, "end": 1}
-    assert detail_blocks({"claims": [{"evidence": [{"quote": "q", "places": [place]}, {"quote": "r", "places": []}]}]}) == [rows]
+    rows = views.DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
+    quotes = [{"quote": "q", "places": [START]}, {"quote": "r", "places": []}]
+    assert views.detail_blocks({"claims": [{"evidence": quotes}]}) == [rows]
 
 
 def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) -> None:
@@ -311,10 +299,9 @@ def test_a_message_is_shown_once_in_a_case(tmp_path: Path) -> None:
     write_run(tmp_path, [Row("q", "a", {"faithfulness": 0.5})], calls)
     score(tmp_path, SPECS[:1])
     case = only_case(tmp_path)
-    assert [call["messages"] for call in case.calls] == [
-        [("system", "Judge."), ("user", "Part 1")],
-        [("system", "(the same as in question 1)"), ("user", "Part 2")],
-    ]
+    first, second = (call["messages"] for call in case.calls)
+    assert first == [("system", "Judge."), ("user", "Part 1")]
+    assert second == [("system", "(the same as in question 1)"), ("user", "Part 2")]
 
 
 def test_a_run_of_a_stranger_is_data(tmp_path: Path) -> None:
@@ -344,19 +331,15 @@ def report_of(root: Path, calls: list[dict[str, Any]], **report: Any) -> Report:
     return build_report(read_report_data(run, run.iteration(1), ReportSettings.model_validate(report)))
 
 
-def embedded_call(key: str, status: str = "ok") -> dict[str, Any]:
-    names = {"sample_id": "q0", "method": "old", "metric": "faithfulness", "judge": "j"}
-    return {**names, "key": key, "status": status, "attempts": 0}
-
-
 def test_cost_and_parts_of_a_run(tmp_path: Path) -> None:
-    page = markdown_of(report_of(tmp_path, [embedded_call("1"), embedded_call("2")]))
+    call = {"sample_id": "q0", "method": "old", "metric": "faithfulness", "judge": "j", "status": "ok", "attempts": 0}
+    page = markdown_of(report_of(tmp_path, [{**call, "key": "1"}, {**call, "key": "2"}]))
     cost = page.partition("## Cost")[2].partition("\n## ")[0]
     assert "| metric | checks | without a result |" in cost
     assert "| `all` | 2 | 0 |" in cost
     assert "tokens" not in cost
     assert "A case on average" not in cost
-    page = markdown_of(report_of(tmp_path, [embedded_call("1", "missing_reply")]))
+    page = markdown_of(report_of(tmp_path, [{**call, "key": "1", "status": "missing_reply"}]))
     assert "answered without a call" not in page
     assert "missing_reply" in page.partition("## Cost")[2].partition("\n## ")[0]
     report = report_of(tmp_path, [], formats=["html"])

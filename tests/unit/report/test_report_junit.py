@@ -1,5 +1,6 @@
 """report.junit.xml against the elements, attributes and order of Jenkins' junit-10.xsd, as far as ragpipe writes them."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -142,8 +143,10 @@ def test_gates_that_passed_or_are_allowed(tmp_path: Path) -> None:
     diagnostic = {**LOW, "tier": "diagnostic"}
     assert_gates(run_of(tmp_path, fine=FINE, shown=diagnostic, off={**ABSENT, "without_cases": "not_applicable"}))
     run = run_of(tmp_path, low=LOW, unsure=UNSURE, absent={**ABSENT, "tier": "quality"})
-    with pytest.raises(AssertionError, match=r"3 of 3 gates.*inconclusive.*no evidence: this run does not give faith"):
-        _flat(run)
+    with pytest.raises(AssertionError) as raised:
+        assert_gates(run)
+    said = " ".join(str(raised.value).split())
+    assert re.search(r"3 of 3 gates.*inconclusive.*no evidence: this run does not give faith", said)
     with pytest.raises(AssertionError, match="1 of 3 gates"):
         assert_gates(run, allow=["inconclusive", "no_evidence"])
     assert_gates(str(run), allow=["inconclusive", "no_evidence", "low"])
@@ -164,11 +167,3 @@ def test_a_gate_that_did_not_pass_is_a_row_with_its_worst_cases(tmp_path: Path) 
     assert lines[4] == "    worst: q00/bot/1 (0), q01/bot/1 (0), q02/bot/1 (0)"
     assert lines[-1] == f"report: {run}"
     assert "fine" not in str(raised.value)
-
-
-def _flat(run: Path) -> None:
-    """The same error on one line."""
-    try:
-        assert_gates(run)
-    except AssertionError as error:
-        raise AssertionError(" ".join(str(error).split())) from error

@@ -101,25 +101,17 @@ def gate_of(verdict: str, outcome: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("gates", "line"),
-    [
-        ([gate_of("failed", "blocked")], "BLOCKED: 1 of 1 gate failed: reject 0.62 [0.53, 0.70], at least 0.7"),
-        ([gate_of("passed", "passed", name=f"g{n}") for n in range(4)], "passed: 4 of 4 gates"),
-        (
-            [gate_of("passed", "passed"), gate_of("inconclusive", "warned", name="b")],
-            "not blocked, with warnings: 1 of 2 gates passed; b 0.62 [0.53, 0.70], at least 0.7 (inconclusive, critical)",
-        ),
-        (
-            [gate_of("no_evidence", "blocked", value=None, interval=None)],
-            "BLOCKED: 1 of 1 gate did not pass: reject, at least 0.7 (no evidence)",
-        ),
-        (
-            [gate_of("not_applicable", "reported", value=None, interval=None, name="c"), gate_of("passed", "passed")],
-            "passed: 1 of 2 gates; 1 does not apply",
-        ),
-    ],
-)
+PASSED, ABSENT = gate_of("passed", "passed"), {"value": None, "interval": None}
+
+
+@pytest.mark.parametrize(("gates", "line"), [
+    ([gate_of("failed", "blocked")], "BLOCKED: 1 of 1 gate failed: reject 0.62 [0.53, 0.70], at least 0.7"),
+    ([PASSED | {"name": f"g{n}"} for n in range(4)], "passed: 4 of 4 gates"),
+    ([PASSED, gate_of("inconclusive", "warned", name="b")],
+     "not blocked, with warnings: 1 of 2 gates passed; b 0.62 [0.53, 0.70], at least 0.7 (inconclusive, critical)"),
+    ([gate_of("no_evidence", "blocked", **ABSENT)], "BLOCKED: 1 of 1 gate did not pass: reject, at least 0.7 (no evidence)"),
+    ([gate_of("not_applicable", "reported", name="c", **ABSENT), PASSED], "passed: 1 of 2 gates; 1 does not apply"),
+])  # fmt: skip
 def test_the_first_line_is_the_verdict(tmp_path: Path, gates: list[dict[str, Any]], line: str) -> None:
     lines = text_of(replace(data_of(tmp_path, rows_of({"a": [0.5]})), gates={"gates": gates}), 160)
     assert " ".join(map(str.strip, lines)).startswith(f"{line}. faithfulness 0.50, n = 1: too few to tell; ")
@@ -178,30 +170,13 @@ def test_words_have_colours_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch)
     assert out.getvalue() == "better than before\n"
 
 
-TABLE_SPECS = [ScoreSpec("faithfulness")]
-
-
-def several_iterations(root: Path, methods: Mapping[str, Sequence[Sequence[float]]]) -> ReportData:
-    """A run of which each method has, by question, its value in each iteration."""
-    settings = ScoringSettings(slices=[])
-    count = len(next(iter(methods.values()))[0])
-    tables = [
-        [
-            Row(f"q{q}", method, {"faithfulness": values[n]})
-            for method, by_question in methods.items()
-            for q, values in enumerate(by_question)
-        ]
-        for n in range(count)
-    ]
-    score_iterations(root, tables, TABLE_SPECS, settings)
-    run = RunFolder(root)
-    combine_iterations(run, list(range(1, count + 1)), settings)
-    return read_report_data(run, run.iteration(count), ReportSettings(formats=["terminal"]))
-
-
 def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_path: Path) -> None:
     """Six questions of .2 in the first iteration, .6 in the second: a mean of .4 between .20 and .60."""
-    lines = text_of(several_iterations(tmp_path, {"a": [(0.2, 0.6)] * 6}), 100)
+    tables = [[Row(f"q{n}", "a", {"faithfulness": value}) for n in range(6)] for value in (0.2, 0.6)]
+    score_iterations(tmp_path, tables, SPECS[:1], ScoringSettings(slices=[]))
+    run = RunFolder(tmp_path)
+    combine_iterations(run, [1, 2], ScoringSettings(slices=[]))
+    lines = text_of(read_report_data(run, run.iteration(2), ReportSettings(formats=["terminal"])), 100)
     assert next(line for line in lines if line.startswith("score")).split()[-2:] == ["passed", "iterations"]
     row = next(line for line in lines if line.startswith("faithfulness  "))
     assert row.split()[:5] == ["faithfulness", "end", "to", "end", "0.40"]
@@ -212,10 +187,7 @@ def test_the_least_and_the_most_of_the_iterations_stand_beside_one_method(tmp_pa
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_an_id_that_is_a_hash_stands_with_its_question(tmp_path: Path, columns: int) -> None:
     sample, question = "h0123456789ab", "May a parcel stay at the counter over night?"
-    write_run(tmp_path, [Row(sample, "a", {"faithfulness": 0.0}, labels={"question": question})])
-    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
-    run = RunFolder(tmp_path)
-    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    data = data_of(tmp_path, [Row(sample, "a", {"faithfulness": 0.0}, labels={"question": question})])
     lines = text_of(data, columns)
     assert data.questions == {sample: question}
     row = next(line for line in lines if sample in line)
@@ -246,10 +218,7 @@ def used(**counts: Any) -> dict[str, Any]:
     ],
 )
 def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dict[str, Any], spent: dict[str, Any], text: str) -> None:
-    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
-    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
-    run = RunFolder(tmp_path)
-    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    data = data_of(tmp_path, [Row("q", "a", {"faithfulness": 1.0})])
     cost = {"used": used(**bill), "spent": {**used(), **spent}, "wasted": {"replies": 0, "usd": 0.0}}
     (line,) = cost_lines(replace(data, cost={**data.cost, **cost}))
     assert plain_text(line) == text
@@ -267,59 +236,32 @@ def test_replies_that_cost_nothing_are_called_recorded(tmp_path: Path, bill: dic
     ({"total_tokens": 1}, "cost: judge 31 calls, $1.00; system 1 token, price unknown", []),
 ])  # fmt: skip
 def test_the_calls_of_a_whole_query_are_counted(tmp_path: Path, usage: dict[str, float], line: str, note: list[str]) -> None:
-    write_run(tmp_path, [Row("query-004", "a", {"faithfulness": 1.0}, output={"usage": usage})])
-    score(tmp_path, TABLE_SPECS, ScoringSettings(slices=[]))
-    run = RunFolder(tmp_path)
-    data = read_report_data(run, run.iteration(1), ReportSettings(formats=["terminal"]))
+    data = data_of(tmp_path, [Row("query-004", "a", {"faithfulness": 1.0}, output={"usage": usage})])
     bill = {**used(calls=31, uses=31, replies=31, usd=1.0, usd_known=1.0), "per_case": {"calls": 31.0}}
     cost = {"used": bill, "spent": used(calls=31, replies=31), "wasted": {"replies": 0, "usd": 0.0}}
     assert plain_text(next(iter(cost_lines(replace(data, cost={**data.cost, **cost}))))) == line
     assert list(cost_with_system(bill, data.metrics["overall"]["operations"]["usage"])) == note
 
 
-def job(number: int, *words: str) -> Job:
-    declared = {"low": 0, "high": 1, "higher_is_better": True, "threshold": 0.5}
-    names = ("faithfulness", "groundedness", "correctness")
-    figures = {"mean": 0.5, "n_ok": 8, "interval": None}
-    metrics = {
-        "iterations": [1],
-        "scoring": {"weights_used": {}, "coverage_floor": 0.95},
-        "declared": dict.fromkeys(names, declared),
-        "overall": {"n_cases": 10, "n_samples": 10, "scores": dict.fromkeys(names, figures)},
-        "by": {"method": {}},
-    }
-    cost = {"total": {"used": used(usd=0.5, usd_known=0.5), "spent": used()}}
-    return Job(number, words, 0, "complete", folder=Path("out"), metrics=metrics, cost=cost)
-
-
-def row(number: int, name: str) -> dict[str, Any]:
-    empty = dict.fromkeys(COMPARISON_SCHEMA.names)
-    return {**empty, "job": number, "method": None, "score": name, "mean": 0.5, "n_ok": 8, "ranked_with": 0}
-
-
-def shown_sweep(jobs: Sequence[Job], rows: Sequence[Mapping[str, Any]], columns: int) -> list[str]:
-    return terminal_of(report_of(sweep_section(jobs, rows)), columns).splitlines()
-
-
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_a_mean_of_too_few_questions_says_so_in_a_sweep(columns: int) -> None:
     """Job 1 has an interval of fewer than five questions, job 2 a single value and none, job 3 enough of them."""
-    words = ("k=1", "k=2", "k=3")
-    jobs = [job(number, word) for number, word in enumerate(words)]
-    bounds = {"low": 0.1, "high": 0.9}
-    figures = (
-        {"mean": 0.5, "n_ok": 4, "interval": {**bounds, "too_few": True}},
-        {"mean": 0.5, "n_ok": 1, "interval": None, "interval_reason": "one_value"},
-        {"mean": 0.5, "n_ok": 8, "interval": bounds},
-    )
-    rows = []
-    for each, shown in zip(jobs, figures, strict=True):
-        assert each.metrics
-        each.metrics["overall"]["scores"] = dict.fromkeys(each.metrics["declared"], shown)  # type: ignore[index]
-        interval = shown["interval"] or {"low": None, "high": None}
-        ends = {"interval_low": interval["low"], "interval_high": interval["high"], "n_ok": shown["n_ok"]}  # type: ignore[index]
-        rows += [{**row(each.number, name), **ends} for name in each.metrics["declared"]]
-    texts = shown_sweep(jobs, rows, columns)
+    bounds, declared = {"low": 0.1, "high": 0.9}, {"low": 0, "high": 1, "higher_is_better": True, "threshold": 0.5}
+    names = ("faithfulness", "groundedness", "correctness")
+    jobs, rows = [], []
+    for number, (n, interval) in enumerate(((4, {**bounds, "too_few": True}), (1, None), (8, bounds))):
+        figures = {"mean": 0.5, "n_ok": n, "interval": interval, **({} if interval else {"interval_reason": "one_value"})}
+        metrics = {
+            "iterations": [1], "scoring": {"weights_used": {}, "coverage_floor": 0.95}, "by": {"method": {}},
+            "declared": dict.fromkeys(names, declared),
+            "overall": {"n_cases": 10, "n_samples": 10, "scores": dict.fromkeys(names, figures)},
+        }  # fmt: skip
+        cost = {"total": {"used": used(usd=0.5, usd_known=0.5), "spent": used()}}
+        jobs.append(Job(number, [f"k={number + 1}"], 0, "complete", folder=Path("out"), metrics=metrics, cost=cost))
+        ends = {"interval_low": interval and interval["low"], "interval_high": interval and interval["high"], "n_ok": n}
+        row = {**dict.fromkeys(COMPARISON_SCHEMA.names), "job": number, "mean": 0.5, "ranked_with": 0, **ends}
+        rows += [{**row, "score": name} for name in names]
+    texts = terminal_of(report_of(sweep_section(jobs, rows)), columns).splitlines()
     assert max(map(columns_of, texts)) <= columns
     assert [text.split()[:5] for text in texts[1:3]] == [["k=1", "0.50", "too", "few", "4"], ["k=2", "0.50", "too", "few", "1"]]
     assert texts[3].split()[:4] == ["k=3", "0.50", "[0.10,", "0.90]"]
