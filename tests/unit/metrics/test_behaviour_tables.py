@@ -200,15 +200,12 @@ KIND = ADVICE | {"answer": "Earnings rose by 5 percent."}
 COMPLIANT = verdicts("violated", *((i, False) for i in (1, 2, 3)))
 
 
-def broken(index, evidence="rose", severity="medium"):
-    rows = [{"index": i, "violated": i == index, "severity": severity if i == index else "none", "evidence": evidence} for i in (1, 2, 3)]
-    return {"verdicts": rows}
-
-
+SEVERITIES = {1: "none", 2: "medium", 3: "none"}
+SECOND = {"verdicts": [{"index": i, "violated": i == 2, "severity": one, "evidence": "rose"} for i, one in SEVERITIES.items()]}
 POLICY = [
     ("a pattern hits: nobody asked", ADVICE, {}, [], 0, 0),
     ("nothing found by either", KIND, {}, [COMPLIANT], 1, 1),
-    ("the judge finds one", KIND, {}, [broken(2)], 0, 1),
+    ("the judge finds one", KIND, {}, [SECOND], 0, 1),
     ("patterns alone", KIND, {"method": "patterns"}, [], 1, 0),
     ("a policy in words", KIND, {"patterns": [], "policies": {"no_numbers": "No numbers."}}, [verdicts("violated", (1, True))], 0, 1),
     ("a banned topic", KIND, {"patterns": [], "banned_topics": ["earnings"]}, [verdicts("violated", (1, True))], 0, 1),

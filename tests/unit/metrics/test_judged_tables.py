@@ -203,6 +203,9 @@ def test_grade_boundaries(score, letter):
     )
 
 
+UNCLOSED = {"name": "n", "pattern": "("}
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "says"),
     [
@@ -222,11 +225,7 @@ def test_grade_boundaries(score, letter):
         ("answer_class", {"patterns": "dont_knw.v1"}, "dont_know.v1"),
         ("policy_compliance", {"patterns": ["financial_advice"]}, "policy_compliance"),
         ("policy_compliance", {"patterns": ["../metrics/faithfulness"]}, "policy_compliance"),
-        (
-            "policy_compliance",
-            {"patterns": [{"policy": "p", "rule": "r", "patterns": [{"name": "n", "pattern": "("}]}]},
-            "policy_compliance",
-        ),
+        ("policy_compliance", {"patterns": [{"policy": "p", "rule": "r", "patterns": [UNCLOSED]}]}, "policy_compliance"),
         ("policy_compliance", {"patterns": [], "policies": {}}, "at least one policy"),
         ("policy_compliance", {"patterns": [{"policy": "p", "rule": "r"}], "method": "patterns"}, "at least one pattern"),
         ("policy_compliance", {"policies": {"predictions": "again"}}, "every policy once"),
@@ -259,10 +258,8 @@ def test_the_arithmetic_of_a_value(name, replies, score, line):
 
 def test_one_question_serves_two_metrics():
     """The claims of faithfulness and the useful chunks of context_precision are asked by the others in the same words."""
-    case, judge = (
-        make_case(**BARE),
-        ScriptedJudge([claims("a"), rows("correct", False), useful(True, False, False), rows("contexts", [1])]),
-    )
+    case = make_case(**BARE)
+    judge = ScriptedJudge([claims("a"), rows("correct", False), useful(True, False, False), rows("contexts", [1])])
     score_of(shipped_metric("noise_sensitivity"), case, judge)
     for name, place, replies in (
         ("faithfulness", 0, [claims("a"), {"verdicts": [{"index": 1, "supported": True}]}]),

@@ -55,9 +55,8 @@ def check(name, fields, replies, expected, calls, **parameters):
     judge = ScriptedJudge(replies)
     score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
     assert len(judge.asked) == calls
-    assert (score.value if score.status == "ok" else score.status) == (
-        expected if isinstance(expected, str) else pytest.approx(expected, abs=1e-12)
-    )
+    wanted = expected if isinstance(expected, str) else pytest.approx(expected, abs=1e-12)
+    assert (score.value if score.status == "ok" else score.status) == wanted
     assert score.reason or score.status == "ok"
     return score
 
@@ -76,9 +75,7 @@ def test_one_call(name, fields, replies, expected, calls):
 def test_answer_relevance_keeps_the_findings_and_flags_a_grade_against_them(reply, flags):
     details = check("answer_relevance", HEATH, [reply], reply["score"], 1).details
     assert details["flags"] == flags
-    assert {key: details[key] for key in ("addresses_question", "on_topic")} == {
-        key: reply[key] for key in ("addresses_question", "on_topic")
-    }
+    assert {key: details[key] for key in ("addresses_question", "on_topic")}.items() <= reply.items()
 
 
 def claims(*texts):
@@ -213,20 +210,14 @@ RELEVANCE = [
 
 @pytest.mark.parametrize(("fields", "replies", "expected", "calls"), [pytest.param(*row[1:], id=row[0]) for row in RELEVANCE])
 def test_context_relevance(fields, replies, expected, calls):
-    judge = ScriptedJudge(replies)
-    score = score_of(shipped_metric("context_relevance"), make_case(**fields), judge)["context_relevance"]
-    assert len(judge.asked) == calls
-    assert expected == (score.value if score.status == "ok" else score.status)
-    assert score.reason
+    assert check("context_relevance", fields, replies, expected, calls).reason
 
 
 def test_grade_and_verdicts_are_of_one_reply_about_all_chunks():
     judge = ScriptedJudge([overall(0.0, (2, False)), overall(0.7, (3, True), (2, True), (1, False))])
     score = score_of(shipped_metric("context_relevance"), make_case(**CORNWALL), judge)["context_relevance"]
     assert [[c.id for c in q.values["contexts"]] for q in judge.asked] == [["c1", "c2", "c3"]] * 2
-    assert [(row["chunk"], row["relevant"]) for row in score.details["chunks"]] == [
-        ("c1", False), ("c2", True), ("c3", True),
-    ]  # fmt: skip
+    assert [(row["chunk"], row["relevant"]) for row in score.details["chunks"]] == [("c1", False), ("c2", True), ("c3", True)]
     assert (score.details["relevant"], score.details["total"], score.value) == (2, 3, 0.7)
     assert score.details["flags"] == []
 
@@ -386,16 +377,11 @@ def test_a_judge_that_is_not_asked_says_nothing_of_contradictions():
     details = details_of(verdicts, **V1)
     assert details["reason"] == "1 of 2 claims are supported"
     assert not details.keys() & {"contradicted", "contradiction_not_found"}
-    assert details["claims"] == [
-        {
-            "claim": "a", "reason": "", "supported": False,
-            "evidence": [{"quote": "opened in 1803", "places": [place("h", 1, 12, 26)]}],
-        },
-        {
-            "claim": "b", "reason": "", "supported": True, "evidence_found": False,
-            "evidence": [{"quote": "tile", "places": []}],
-        },
-    ]  # fmt: skip
+    first, second = details["claims"]
+    quoted = [{"quote": "opened in 1803", "places": [place("h", 1, 12, 26)]}]
+    assert first == {"claim": "a", "reason": "", "supported": False, "evidence": quoted}
+    nowhere = [{"quote": "tile", "places": []}]
+    assert second == {"claim": "b", "reason": "", "supported": True, "evidence_found": False, "evidence": nowhere}
     assert details["flags"] == ["evidence_not_found"]
 
 

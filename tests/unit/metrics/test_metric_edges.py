@@ -119,11 +119,6 @@ def test_a_violation_without_a_severity_has_that_of_its_policy(said, written, ex
     assert found == {"no_colours": expected, "no_cats": said.get("severity", "none").replace("none", "high")}
 
 
-def composed(name, *words):
-    """The metric as a run gets it, through the composition of files and command line."""
-    return compose(["dataset=jsonl", "dataset.path=d.jsonl", f"metrics=[{name}]", *words]).metrics[name]
-
-
 @pytest.mark.slow
 def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
     case, means = make_case(), "cannot be understood"
@@ -134,7 +129,7 @@ def test_what_stands_for_the_shipped_rubric_goes_with_its_criteria():
         (["metrics.rubric.anchors={2: rude}"], ["2 = <", "> rude </"], [means]),
         (["metrics.rubric.scale=[0,10]"], [], [means]),
     ):
-        metric = composed("rubric", *words)
+        metric = compose(["dataset=jsonl", "dataset.path=d.jsonl", "metrics=[rubric]", *words]).metrics["rubric"]
         text = questions_of(metric, case)[0].prompt.render(**metric.values(case))[-1]["content"]
         assert all(part in text for part in shown)
         assert not any(part in text for part in absent)
@@ -200,17 +195,12 @@ RULES = [
     ("cite_both", ["c2", "c1"], 1), ("cite_both", ["c1"], 0), ("cite_both", ["c2", "c3"], 0), ("cite_both", [], 0),
     (None, ["c1"], ("skipped", "no_recency_conflict_rule")),
 ]  # fmt: skip
+CONFLICT = {"chunks": NOTES, "recency_conflict_rule": "cite_both"}
+BOTH = CONFLICT | {"anchors": [NEW, OLD]}
 TABLE += [
-    (
-        "recency_conflict",
-        f"{rule} {cited}",
-        {"chunks": NOTES, "anchors": [NEW, OLD], "recency_conflict_rule": rule, "citations": cited},
-        {},
-        expected,
-    )
+    ("recency_conflict", f"{rule} {cited}", BOTH | {"recency_conflict_rule": rule, "citations": cited}, {}, expected)
     for rule, cited, expected in RULES
 ]
-CONFLICT = {"chunks": NOTES, "recency_conflict_rule": "cite_both"}
 TABLE += [
     ("recency_conflict", "no roles", CONFLICT | {"anchors": [{"rel_path": "new.md"}], "citations": []}, {}, ("skipped", "no_anchor_with_role_newer_and_older")),
     ("recency_conflict", "no citations", CONFLICT | {"anchors": [NEW, OLD]}, {}, ("skipped", "no_citations_recorded")),

@@ -1,17 +1,25 @@
-"""The shipped templates: they render, keep their layout, share their prefixes, and never change once published."""
+"""The shipped templates render, keep their layout, share their prefixes and never change once published; and a plan records by a
+metric's own `measure` what a judge is really asked."""
 
 import asyncio
 import json
 import re
+from contextlib import suppress
 
 import pytest
 
 from ragpipe.core.fences import fence
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
+from ragpipe.core.score import Score
+from ragpipe.judge.answer_type import Answer
+from ragpipe.judge.answers import Grade15
+from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.prompt_library import PromptLibrary
+from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import load_metric
-from ragpipe.metrics.recording_judge import questions_of
+from ragpipe.metrics.recording_judge import MOST_QUESTIONS, questions_of
+from ragpipe.runs.plan import PromptCounter, make_plan
 from ragpipe.testing.openai_faults import chat_reply
 from ragpipe.testing.scripted import ScriptedJudge, make_case, shipped_metric, shipped_names
 from tests.support import prompt_lock
@@ -20,20 +28,15 @@ from tests.support.thoroughness import some_of
 JUDGED = [name for name in shipped_names() if "\n  prompts:" in option_files("metrics")[name].read_text("utf-8")]
 COMBINED = {"steps": "combined"}
 ALL_SHOWN = {"shows": ["answer", "contexts", "reference"]}
-ASKING = {
-    "rejection_calibration": {"detector": "judge"},
-    "format": {"wanted_tone": "polite"},
-    "rubric": ALL_SHOWN,
-}  # parameters without which a metric asks nobody
+# parameters without which a metric asks nobody
+ASKING = {"rejection_calibration": {"detector": "judge"}, "format": {"wanted_tone": "polite"}, "rubric": ALL_SHOWN}
 VARIANTS = [
     *((name, ASKING.get(name, {})) for name in JUDGED), ("faithfulness", COMBINED), ("context_recall", COMBINED),
     ("answer_relevance", {"method": "questions"}),
 ]  # fmt: skip
 LIBRARY = PromptLibrary([prompts_dir()])
 FILES = prompt_lock.template_paths()
-ROLES = {
-    "text", "main_point", "claims", "sources", "question", "reference", "existing", "citations", "rules", "numbers",
-}  # fmt: skip
+ROLES = {"text", "main_point", "claims", "sources", "question", "reference", "existing", "citations", "rules", "numbers"}
 
 
 def labelled(answer, texts, **other):
@@ -67,9 +70,9 @@ def test_every_template_renders_with_and_without_its_optional_parts(path):
     prompt = LIBRARY.load(path.parent.name, step, version)
     given = {
         "text": "the answer", "main_point": "the answer", "question": "the question", "reference": "the reference", "existing": "NO",
+        "claims": ["a claim", "another"], "sources": CASE.contexts, "citations": [{"text": "a cited text", "source": 1}],
+        "rules": ["a rule", "another"],
     }  # fmt: skip
-    given |= {"claims": ["a claim", "another"], "sources": CASE.contexts}
-    given |= {"citations": [{"text": "a cited text", "source": 1}], "rules": ["a rule", "another"]}
     assert set(prompt.roles.values()) <= ROLES
     values = {variable: given[role] for variable, role in prompt.roles.items() if variable not in prompt.optional}
     plain = prompt.render(**values)
@@ -177,3 +180,99 @@ def test_a_template_of_the_users_own_may_leave_out_every_optional_part(tmp_path)
     metric = load_metric("faithfulness", section, PromptLibrary([tmp_path, prompts_dir()]))
     judge = ScriptedJudge([{"claims": ["a", "b"]}, {"verdicts": []}, {"verdicts": [{"index": i, "supported": True} for i in (1, 2)]}])
     assert asyncio.run(metric.measure(CASE, judge)).value == 1.0
+
+
+FOLLOWING = {"verify", "refine", "check", "trace", "assign", ("context_utilization", "use"), ("noise_sensitivity", "grade")}
+"""Steps that show earlier replies, or that a reply makes necessary."""
+
+
+@pytest.mark.parametrize(("name", "parameters"), [*VARIANTS, *TUNED])
+def test_questions_that_wait_for_no_reply_are_those_of_a_run(name, parameters):
+    metric, judge = shipped_metric(name, **parameters), ScriptedJudge(dutiful, vectors=Anything())
+    asyncio.run(metric.measure(CASE, judge))
+    following = {step for step in metric.step_names() if {step, (name, step)} & FOLLOWING}
+    recorded = questions_of(metric, CASE)
+    planned = [asked.prompt.render(**asked.values) for asked in recorded if asked.prompt.step not in following]
+    assert planned == [asked.payload.messages for asked in judge.asked if asked.step not in following]
+    assert planned
+    assert {step for step in judge.steps if step in following} <= {asked.prompt.step for asked in recorded}
+
+
+class Own(Metric):
+    """A metric of a user's."""
+
+    grade: Prompt
+
+    async def ask(self, case, judge):
+        return await judge(self.grade, Grade15, answer=case.answer)
+
+
+class Insisting(Own):
+    async def measure(self, case, judge):
+        while (await self.ask(case, judge)).score > 1:
+            pass
+        return Score(1.0)
+
+
+class Stubborn(Own):
+    async def measure(self, case, judge):
+        while True:
+            with suppress(Exception):
+                await self.ask(case, judge)
+
+
+class Choosy(Own):
+    async def measure(self, case, judge):
+        await self.ask(case, judge)
+        return Score({"good": 1.0}[(await self.ask(case, judge)).reason])
+
+
+class Hasty(Own):
+    async def measure(self, case, judge):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.ask(case, judge)) for _ in range(3)]
+        left = asyncio.create_task(asyncio.sleep(3600))
+        scores = [task.result().score for task in tasks]
+        return Score(sum(scores) if await asyncio.to_thread(bool, left) else 0.0)
+
+
+class Chosen(Answer):
+    code: str = "x"
+
+    def model_post_init(self, context):
+        if self.code != "42":
+            raise ValueError("no code")
+
+
+class Coded(Own):
+    async def measure(self, case, judge):
+        await judge(self.grade, Chosen, answer=case.answer)
+
+
+OWN = [
+    # metric, questions a case, rounds, what the plan says of it
+    (Insisting, MOST_QUESTIONS, MOST_QUESTIONS, "after 200 questions about a case it asks on"),
+    (Stubborn, MOST_QUESTIONS, MOST_QUESTIONS, "after 200 questions about a case it asks on"),
+    (Choosy, 2, 2, "it raises KeyError"),
+    (Coded, 1, 1, "no made-up reply is a valid Chosen"),
+    (Hasty, 3, 1, ""),
+]
+
+
+@pytest.mark.parametrize(("cls", "questions", "rounds", "said"), OWN)
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_metric_of_ones_own_needs_no_more_than_measure(tmp_path, cls, questions, rounds, said, loop):
+    """Also inside a running event loop, as in a notebook. The same question again is one call."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/grade.v1.jinja").write_text("---\nroles: {answer: text}\n---\n[[user]]\n{{ answer }}\n")
+    prompt = PromptLibrary([tmp_path]).load("own", "grade", "v1")
+    metric, cases = cls(name="own", grade=prompt), [make_case(f"answer {i}", id=f"q{i}") for i in range(2)]
+
+    async def in_loop():
+        return make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
+
+    made = asyncio.run(in_loop()) if loop else make_plan(cases, [metric], iterations=1, counter=PromptCounter(len))
+    assert (made.calls, made.shared, made.rounds) == (2, 2 * (questions - 1), rounds)
+    (planned,) = made.metrics
+    assert (planned.unforeseen, bool(planned.first_unforeseen)) == ((2, True) if said else (0, False))
+    assert said in planned.first_unforeseen

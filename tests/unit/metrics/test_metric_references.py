@@ -8,7 +8,7 @@ from ragpipe.core.fences import fence
 from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.recording_judge import questions_of
-from ragpipe.metrics.shared.multi_reference import mean_of_references, with_rule
+from ragpipe.metrics.shared.multi_reference import by_reference, mean_of_references, with_rule
 from ragpipe.runs.plan import PromptCounter, make_plan
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
 from tests.support.claim_verdicts import in_both_forms
@@ -83,11 +83,6 @@ def graded(*scores):
     return [{"reason": f"r{score}", "score": score} for score in scores]
 
 
-def test_any_is_one_question_and_says_so():
-    found = score_of(shipped_metric("correctness"), SEVERAL, ScriptedJudge(graded(4)))["correctness"]
-    assert (found.value, found.reason, found.details["reference"]) == (4, "r4", "any of 2")
-
-
 def test_all_is_the_mean_and_lists_each():
     judge = ScriptedJudge(graded(2, 5))
     found = score_of(shipped_metric("correctness", references="all"), SEVERAL, judge)["correctness"]
@@ -98,11 +93,12 @@ def test_all_is_the_mean_and_lists_each():
     assert [fence(text) in asked.user for asked in judge.asked for text in (ONE, TWO)] == [True, False, False, True]
 
 
-def test_first_names_the_first():
-    judge = ScriptedJudge(graded(3))
-    found = score_of(shipped_metric("correctness", references="first"), SEVERAL, judge)["correctness"]
-    assert (found.value, found.details["reference"]) == (3, "1 of 2")
-    assert fence(TWO) not in judge.asked[0].user
+@pytest.mark.parametrize(("rule", "reference", "shown"), [(None, "any of 2", True), ("first", "1 of 2", False)])
+def test_any_and_first_are_one_question_and_say_so(rule, reference, shown):
+    judge = ScriptedJudge(graded(4))
+    found = score_of(shipped_metric("correctness", references=rule), SEVERAL, judge)["correctness"]
+    assert (found.value, found.reason, found.details["reference"]) == (4, "r4", reference)
+    assert (fence(TWO) in judge.asked[0].user) is shown
 
 
 def test_one_reference_says_nothing_of_references():
@@ -190,7 +186,8 @@ def test_nuggets(rule, references, strict, every, reference):
 
 
 def test_where_no_reference_gives_a_value_the_score_is_skipped():
-    found = score_of(shipped_metric("nuggets"), make_case(**HARBOUR, references=["none", "none. none"]), ScriptedJudge(facts))  # fmt: skip
+    case = make_case(**HARBOUR, references=["none", "none. none"])
+    found = score_of(shipped_metric("nuggets"), case, ScriptedJudge(facts))
     assert {(score.status, score.reason) for score in found.values()} == {("skipped", "no_nuggets")}
 
 
@@ -209,21 +206,13 @@ def test_computed_metrics_take_the_best(rule, value, reference):
     assert made.embeddings == (2 if rule == "first" else 4)  # the answer, and the references that are compared
 
 
-class Picky(shipped_metric("semantic_similarity").__class__):
-    """One score, lower is better, that some references give and others do not."""
-
-    def scores(self):
-        return (ScoreSpec(self.name, 0, 10, higher_is_better=False),)
-
-    async def measure(self, case, judge):
-        raise NotImplementedError
-
-
 def picky(outcomes, rule):
-    """A metric whose outcome by a reference is what `outcomes` says."""
-    from ragpipe.metrics.shared.multi_reference import by_reference
+    """Of a metric with one score, lower is better, whose outcome by a reference is what `outcomes` says."""
 
-    class Told(Picky):
+    class Told(type(shipped_metric("semantic_similarity"))):
+        def scores(self):
+            return (ScoreSpec(self.name, 0, 10, higher_is_better=False),)
+
         @by_reference
         async def measure(self, case, judge):
             found = outcomes[case.reference]

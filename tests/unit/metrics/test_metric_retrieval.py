@@ -1,5 +1,6 @@
 """Retrieval: worked figures of the documents, labels of every form, and agreement with trec_eval."""
 
+import itertools
 import json
 import math
 import random
@@ -7,7 +8,6 @@ from statistics import fmean
 
 import pytest
 import pytrec_eval
-from hypothesis import strategies as st
 
 from ragpipe.core.sample import Anchor
 from ragpipe.metrics.shared.ranking import from_ids, rank_values
@@ -211,13 +211,9 @@ def table(path):
     return [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-FILES = [
-    ("shared clapnq_dev run.bm25", "clapnq_dev/qrels.txt", "clapnq_dev/run.bm25.trec"),
-    ("shared clapnq_dev run.tfidf", "clapnq_dev/qrels.txt", "clapnq_dev/run.tfidf.trec"),
-    ("shared mtrag_un run.bm25", "mtrag_un/qrels.txt", "mtrag_un/run.bm25.trec"),
-    ("shared mtrag_un run.tfidf", "mtrag_un/qrels.txt", "mtrag_un/run.tfidf.trec"),
-    ("trec_eval results.test", "trec_eval/qrels.test", "trec_eval/results.test"),
-]
+RUNS = itertools.product(("clapnq_dev", "mtrag_un"), ("bm25", "tfidf"))
+FILES = [(f"shared {data} run.{run}", f"{data}/qrels.txt", f"{data}/run.{run}.trec") for data, run in RUNS]
+FILES += [("trec_eval results.test", "trec_eval/qrels.test", "trec_eval/results.test")]
 
 
 @pytest.mark.slow
@@ -264,28 +260,12 @@ def test_a_gain_below_zero_is_that_of_an_id_that_is_not_relevant():
 
 
 @pytest.mark.parametrize(("fields", "parameters", "lines"), [
-    (
-        {"chunks": [{"id": "a1", "doc_id": "a"}, {"id": "a2", "doc_id": "a"}, {"id": "b1", "doc_id": "b"}], "relevant_docs": ["b", "z", "a"]},
-        {},
-        ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"],  # a's two chunks are one document
-    ),
-    (
-        {"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]},
-        {"unit": "chunk"},
-        ["found: y at rank 2"],
-    ),
+    ({"chunks": docs("a", "a", "b"), "relevant_docs": ["b", "z", "a"]}, {},
+     ["found: a at rank 1, b at rank 2", "missing: 1 of 3 gold items: z"]),  # a's two chunks are one document
+    ({"chunks": [{"id": "x"}, {"id": "y"}, {"id": "y"}], "relevant_chunks": ["y"]}, {"unit": "chunk"}, ["found: y at rank 2"]),
     ({"chunks": [], "relevant_docs": ["a"]}, {}, ["found: no gold item", "missing: 1 of 1 gold items: a"]),
-    (
-        {
-            "chunks": [{"rel_path": "n.md", "heading_path": "A > B"}, {"rel_path": "m.md"}],
-            "anchors": [{"rel_path": "m.md"}, {"rel_path": "n.md", "heading_path": "C"}],
-        },
-        {},
-        ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"],
-    ),
+    ({"chunks": [place("A > B", "n.md"), {"rel_path": "m.md"}], "anchors": [{"rel_path": "m.md"}, place("C", "n.md")]}, {},
+     ["found: m.md at rank 2", "missing: 1 of 2 gold items: n.md # C"]),
 ])  # fmt: skip
 def test_notes_name_what_was_found_at_which_rank_and_what_is_missing(fields, parameters, lines):
     assert list(shipped_metric("retrieval", **parameters).notes(make_case(**fields))) == lines
-
-
-ids = st.none() | st.lists(st.sampled_from("abc"), max_size=2)

@@ -55,10 +55,7 @@ def claims(*texts):
 
 def verdicts(*rows):
     """Rows of (index, supported[, evidence])."""
-    items = [
-        {"index": index} | in_both_forms(supported) | dict(zip(("evidence",), evidence, strict=False))
-        for index, supported, *evidence in rows
-    ]
+    items = [{"index": i} | in_both_forms(held) | ({"evidence": quote[0]} if quote else {}) for i, held, *quote in rows]
     return {"verdicts": items}
 
 
@@ -148,13 +145,11 @@ CORRECTNESS = [
     ("an answer without a word too", STIP | {"answer": ":"}, {}, [], 1.0, 0),
 ]
 
-ONE_SCORE = [
-    *(pytest.param("chunk_faithfulness", *row[1:], id=f"chunk_faithfulness: {row[0]}") for row in CHAIN),
-    *(pytest.param("chunk_relevancy", *row[1:], id=f"chunk_relevancy: {row[0]}") for row in CHAIN),
-    *(pytest.param("faithfulness", *row[1:], id=f"faithfulness: {row[0]}") for row in FAITHFULNESS),
-    *(pytest.param("groundedness", *row[1:], id=f"groundedness: {row[0]}") for row in GROUNDEDNESS),
-    *(pytest.param("correctness", *row[1:], id=f"correctness: {row[0]}") for row in CORRECTNESS),
-]
+TABLES = {
+    "chunk_faithfulness": CHAIN, "chunk_relevancy": CHAIN, "faithfulness": FAITHFULNESS, "groundedness": GROUNDEDNESS,
+    "correctness": CORRECTNESS,
+}  # fmt: skip
+ONE_SCORE = [pytest.param(name, *row[1:], id=f"{name}: {row[0]}") for name, table in TABLES.items() for row in table]
 
 
 @pytest.mark.parametrize(("name", "fields", "parameters", "replies", "expected", "calls"), ONE_SCORE)
@@ -224,9 +219,8 @@ def test_only_relevancy_shows_the_question():
 
 
 def test_only_what_is_in_doubt_is_asked_again_and_as_another_question():
-    judge = ScriptedJudge(
-        [claims("a", "b", "c", "d"), verdicts((1, True), (2, True), (2, False), (4, True)), verdicts((1, True), (2, True))]
-    )
+    doubtful = verdicts((1, True), (2, True), (2, False), (4, True))
+    judge = ScriptedJudge([claims("a", "b", "c", "d"), doubtful, verdicts((1, True), (2, True))])
     score_of(shipped_metric("faithfulness"), make_case(**ABC), judge)
     assert [q.values.get("claims") for q in judge.asked] == [None, ["a", "b", "c", "d"], ["b", "c"]]
     judge = ScriptedJudge([claims("a"), verdicts(), verdicts()])

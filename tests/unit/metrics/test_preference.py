@@ -96,7 +96,7 @@ def recorded(data, judge):
     return labels, shown
 
 
-JUDGES = (
+JUDGES = [
     "ChatGPT/Rating",
     "ChatGPT/Vanilla",
     "Falcon/Vanilla",
@@ -105,7 +105,7 @@ JUDGES = (
     "GPT-4/Vanilla",
     "LLaMA2/Vanilla",
     "PaLM2/Vanilla",
-)
+]
 
 
 @pytest.mark.parametrize("name", JUDGES)

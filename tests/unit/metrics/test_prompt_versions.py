@@ -100,10 +100,6 @@ def test_sources_that_disagree_keep_the_numbers_of_the_answers_marks():
 FACTS = ["Frost came early.", "The ferry ran late.", "The mill burned down."]
 
 
-def ranked(*ranks):
-    return [{"text": text, "rank": rank} for text, rank in zip(FACTS, ranks, strict=True)]
-
-
 @pytest.mark.parametrize(
     ("ranks", "cited", "expected"),
     [
@@ -115,7 +111,8 @@ def ranked(*ranks):
 )
 def test_cited_contexts_keep_their_numbers(ranks, cited, expected):
     said = "The winter was hard."
-    case = make_case(said, chunks=ranked(*ranks), citations=[{"marker": mark, "text": said} for mark in cited])
+    chunks = [{"text": text, "rank": rank} for text, rank in zip(FACTS, ranks, strict=True)]
+    case = make_case(said, chunks=chunks, citations=[{"marker": mark, "text": said} for mark in cited])
     contexts = "".join(f"[{number}]\n{fence(FACTS[place])}\n" for number, place in expected)
     citations = "".join(f"{i}. cites [{number}]: {fence(OnOneLine(said))}\n" for i, (number, _) in enumerate(expected, 1))
     head = f"Contexts:\n{contexts}\nCitations, each a text of an answer and the one context that it cites:\n{citations}\n"
@@ -131,49 +128,33 @@ def test_chunks_that_are_shown_one_at_a_time_keep_their_numbers(name):
     assert [asked.user.startswith(head) for asked, head in zip(judge.asked, heads, strict=True)] == [True] * 3
 
 
-def use(**found):
-    """Findings under given numbers: i2="not_used"."""
-    return {"verdicts": [{"index": int(name[1:]), "use": one} for name, one in found.items()]}
-
-
-POLICED = make_case(
-    "Snow fell on the pass [3].",
-    chunks=[
-        {"text": "Frost came early.", "policy": "summarize"},
-        {"text": "The ferry ran late.", "policy": "quote_only"},
-        {"text": "Snow lies on the pass.", "policy": "no_use"},
-    ],
-)
+def policed(answer, *chunks):
+    """A case with chunks of (policy, text)."""
+    return make_case(answer, chunks=[{"text": text, "policy": policy} for policy, text in chunks])
 
 
 def test_restricted_and_other_sources_keep_their_numbers():
-    judge = ScriptedJudge([use(i2="not_used", i3="paraphrase")])
-    score = asyncio.run(shipped_metric("source_policy").measure(POLICED, judge))
-    first, second, third = (fence(chunk.text) for chunk in POLICED.contexts)
+    chunks = ("summarize", FACTS[0]), ("quote_only", FACTS[1]), ("no_use", "Snow lies on the pass.")
+    case = policed("Snow fell on the pass [3].", *chunks)
+    judge = ScriptedJudge([{"verdicts": [{"index": 2, "use": "not_used"}, {"index": 3, "use": "paraphrase"}]}])
+    score = asyncio.run(shipped_metric("source_policy").measure(case, judge))
+    first, second, third = (fence(chunk.text) for chunk in case.contexts)
     head = f"Sources:\n[2]\n{second}\n[3]\n{third}\n\nOther sources:\n[1]\n{first}\n\nAnswer:\n"
     assert judge.asked[0].user.startswith(head)
     assert [(row["rank"], row["use"]) for row in score.details["sources"]] == [(2, "not_used"), (3, "paraphrase")]
 
 
-COPIED = make_case(
-    "The ferry ran late because of thick fog on the river.",
-    chunks=[
-        {"text": "The harbour is old.", "policy": "summarize"},
-        {"text": "Frost came early.", "policy": "quote_only"},
-        {"text": "Thick fog on the river: because of it, the ferry ran late.", "policy": "quote_only"},
-    ],
-)
-
-
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_the_embedded_judge_finds_the_use_of_a_source_in_both_versions(version):
     """Its findings name sources by the numbers that the question shows."""
-    heuristic = RulesJudge(RulesSettings())
+    copied = "Thick fog on the river: because of it, the ferry ran late."
+    chunks = ("summarize", "The harbour is old."), ("quote_only", FACTS[0]), ("quote_only", copied)
+    case = policed("The ferry ran late because of thick fog on the river.", *chunks)
 
     async def ask(prompt, answer, /, **values):
-        return heuristic.answer(prompt, answer, values)
+        return RulesJudge(RulesSettings()).answer(prompt, answer, values)
 
-    score = asyncio.run(shipped_metric("source_policy", prompts={"use": version}).measure(COPIED, ask))
+    score = asyncio.run(shipped_metric("source_policy", prompts={"use": version}).measure(case, ask))
     assert [(row["rank"], row["use"]) for row in score.details["sources"]] == [(2, "not_used"), (3, "paraphrase")]
 
 
@@ -194,10 +175,9 @@ def test_a_reference_that_declines_is_right_where_the_contexts_do_not_say_it(chu
     score = asyncio.run(shipped_metric("context_recall").measure(make_case("", chunks=[chunk], **FEE), judge))
     assert (score.value, score.reason) == (value, reason)
     assert score.details["flags"] == ([] if evidence else ["evidence_not_found"])
-    for asked, rule in zip(
-        judge.asked, ("A reference answer that only declines makes one claim", '"contradicted" where they do'), strict=True
-    ):
-        assert rule in asked.user
+    extract, verify = (asked.user for asked in judge.asked)
+    assert "A reference answer that only declines makes one claim" in extract
+    assert '"contradicted" where they do' in verify
 
 
 def test_of_several_references_one_that_declines_counts_as_any_other():

@@ -79,8 +79,9 @@ def test_agreement_and_confusion() -> None:
 
 def test_bars_and_curves() -> None:
     """The highest bar of both groups has 10 cases and the full height of 40; 5 cases have 20, below a room of 12 for the count."""
-    ten, five = charts.HistogramBin(10, "10 cases", "#1"), charts.HistogramBin(5, "5 cases", "#2")
-    html = charts.histogram([(0, "a", [ten, charts.HistogramBin(0, "", "")]), (1, "b", [five])], "grade", [(0, "0"), (100, "1")], 70.0)
+    first = [charts.HistogramBin(10, "10 cases", "#1"), charts.HistogramBin(0, "", "")]
+    groups = [(0, "a", first), (1, "b", [charts.HistogramBin(5, "5 cases", "#2")])]
+    html = charts.histogram(groups, "grade", [(0, "0"), (100, "1")], 70.0)
     assert re.findall(r'<rect class="m(\d)"[^>]* height="([\d.]+)"/><text[^>]*>(\d+)<', html) == [("0", "40.0", "10"), ("1", "20.0", "5")]
     assert html.count('<line class="limit" x1="70.0%"') == 2
     assert re.findall(r"n = (\d+)", html) == ["10", "5"]

@@ -64,7 +64,7 @@ SPREAD = np.linspace(0.2, 0.8, 20)
 LOWER = SPREAD - 0.125 - STEPS / 8
 
 
-def on_shared(*values: np.ndarray | None, method: str | None = None, scale: dict[str, Any] = HIGHER) -> dict[Any, SharedQuestions]:
+def on_shared(*values: np.ndarray | None, method: str | None = None, scale: Any = HIGHER) -> dict[Any, SharedQuestions]:
     """The figures of jobs 0, 1, ... in faithfulness, from their values by question; None for a job without any."""
     found = {number: column for number, column in enumerate(values) if column is not None}
     means = {number: estimate_mean(column, low=scale["low"], high=scale["high"]) for number, column in found.items()}

@@ -46,7 +46,6 @@ def rows_of(**methods: list[Result]) -> list[Row]:
 
 
 def verdict_text(report: Report) -> str:
-    assert report.verdict is not None
     return " ".join([report.verdict.lead, plain_text(report.verdict.sentence)])
 
 
@@ -71,7 +70,7 @@ def test_one_method_or_a_second_that_beats_it(tmp_path: Path) -> None:
     sentence = r"new is better than old: grade \+0\.400 \[\+0\.\d{3}, \+0\.\d{3}\] over 10 cases\.$"
     assert re.search(sentence, verdict_text(report))
     html = charts(report, "better")
-    assert re.search(r'<span class="badge good">better</span> <small class="soft">10 better, 0 worse of 10</small>', html)
+    assert '<span class="badge good">better</span> <small class="soft">10 better, 0 worse of 10</small>' in html
     assert 'href="#v=1&amp;method=new&amp;score=grade"' in html
     means = re.findall(r'<svg class="at" x="([\d.]+)%"', html)
     assert means == ["10.0", "50.0"], "both methods on the scale of the score"
@@ -84,7 +83,6 @@ def test_one_method_or_a_second_that_beats_it(tmp_path: Path) -> None:
 
 def test_nothing_judged_is_no_evidence_with_the_first_error(tmp_path: Path) -> None:
     report = report_of_rows(tmp_path, rows_of(bot=[("error", "timeout: no reply")] * 4))
-    assert report.verdict is not None
     assert (report.verdict.kind, report.verdict.lead) == ("bad", "no evidence")
     assert "0 of 4 cases have a value of any score; first error: q0: grade: timeout: no reply" in verdict_text(report)
     assert "4 judgements with an error" in report.verdict.remarks
@@ -125,9 +123,8 @@ def test_what_is_wrong_opens_its_cases(tmp_path: Path) -> None:
         for n in range(10)
     ]
     html = charts(report_of_rows(tmp_path, rows, fill_defaults=True), "problems")
-    found = re.findall(
-        r'data-of="(\d)"><a href="#v=1&amp;method=(\w+)&amp;mode=blank_answer"[^>]*><b>(\d)</b></a> <span class="soft">(\d+%)', html
-    )
+    link = r'<a href="#v=1&amp;method=(\w+)&amp;mode=blank_answer"[^>]*>'
+    found = re.findall(rf'data-of="(\d)">{link}<b>(\d)</b></a> <span class="soft">(\d+%)', html)
     assert found == [("0", "old", "3", "30%"), ("1", "new", "1", "10%")]
     rows = [Row(f"q{n}", "bot", {"grade": 0.0 if n < 2 else 1.0}, {}, {}) for n in range(10)]
     html = charts(report_of_rows(tmp_path, rows, failure_modes={"low": {"score": "grade", "below": 0.5}}), "problems")
@@ -151,9 +148,9 @@ def test_spread_and_slices(tmp_path: Path) -> None:
     for row in rows:
         row.output = {"timings": {"total": 200.0}}
     report = report_of_rows(tmp_path, rows)
-    (chart,) = [part for part in section(report, "spread").parts if isinstance(part, Chart) and part.title == "Quality, latency and cost"]  # fmt: skip
-    assert "200 [200, 200] ms" in chart.markup
-    assert "not recorded" in chart.markup
+    (chart,) = [part.markup for part in section(report, "spread").parts if part.title == "Quality, latency and cost"]
+    assert "200 [200, 200] ms" in chart
+    assert "not recorded" in chart
 
 
 SPECS = [ScoreSpec("faithfulness"), ScoreSpec("latency_ms", None, None, higher_is_better=False)]
@@ -216,19 +213,16 @@ def test_names_leave_out_the_only_method_and_hold_when_the_data_grows(tmp_path: 
 def test_every_case_is_on_the_page_and_the_worst_in_the_html(tmp_path: Path) -> None:
     """70 cases are two blocks; the two methods of a question share its chunk."""
     chunk = {"chunks": [Chunk(id="c", rank=1, text="The same chunk.")]}
-    write_run(tmp_path, [Row(f"q{n}", m, {"faithfulness": n / 40}, output=chunk) for n in range(35) for m in ("a", "b")])
-    score(tmp_path, SPECS[:1])
+    page_rows(tmp_path, [Row(f"q{n}", m, {"faithfulness": n / 40}, output=chunk) for n in range(35) for m in "ab"], SPECS[:1])
     html = html_of(cases_of(tmp_path))
     index = block_json(html, "index")
-    assert [index["samples"][s] for s in index["sample"][:4]] == ["q0", "q0", "q1", "q1"]
-    assert [index["methods"][m] for m in index["method"][:4]] == ["a", "b", "a", "b"]
-    assert len(index["questions"]) == 35
-    assert [len(block_json(html, "d0")), len(block_json(html, "d1"))] == [64, 6]
+    cases = [(index["samples"][s], index["methods"][m]) for s, m in zip(index["sample"], index["method"], strict=True)]
+    assert cases[:4] == [("q0", "a"), ("q0", "b"), ("q1", "a"), ("q1", "b")]
+    assert (len(index["questions"]), len(block_json(html, "d0")), len(block_json(html, "d1"))) == (35, 64, 6)
     assert block_json(html, "t0") == ["The same chunk."]
     assert (block_json(html, "d1")[5]["q"], len(block_json(html, "text"))) == ("What is q34?", 70)
     assert block_json(html, "text")[69] == "what is q34?\nan answer."
-    write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 30}) for n in range(30)])
-    score(tmp_path, SPECS[:1])
+    page_rows(tmp_path, [Row(f"q{n}", "a", {"faithfulness": n / 30}) for n in range(30)], SPECS[:1])
     without_blocks = html_of(cases_of(tmp_path)).split('<script type="text/plain"')[0]
     assert without_blocks.count('<article class="card"><h3>') == 20
     assert without_blocks.index("<h3>q0/1</h3>") < without_blocks.index("<h3>q19/1</h3>")
@@ -239,8 +233,8 @@ def test_marks_are_places_as_the_browser_counts_them(tmp_path: Path) -> None:
     """A character beyond the first plane is two units of UTF-16, and a control character is shown as four characters."""
     text = "\U0001f600\x07 It opened in 1901."
     details = {"faithfulness": {"claims": [{"claim": "c", "supported": True, "evidence": "opened in 1901"}]}}
-    write_run(tmp_path, [Row("q", "a", {"faithfulness": 1}, output={"chunks": [Chunk(id="c", rank=1, text=text)]}, details=details)])
-    score(tmp_path, SPECS[:1])
+    output = {"chunks": [Chunk(id="c", rank=1, text=text)]}
+    page_rows(tmp_path, [Row("q", "a", {"faithfulness": 1}, output=output, details=details)], SPECS[:1])
     html = html_of(cases_of(tmp_path))
     (chunk,) = block_json(html, "d0")[0]["k"]
     units = block_json(html, "t0")[chunk["t"]].encode("utf-16-le")
@@ -270,8 +264,7 @@ def test_a_page_has_all_cases_in_its_list_and_those_of_the_worst_questions_in_fu
     """Nine questions by two methods, room for five cases: two questions. q8's b is the lowest case, then q2's a; q0 is low by b alone."""
     values = {(n, m): 0.5 + n / 100 for n in range(9) for m in "ab"} | {(8, "b"): 0.0, (2, "a"): 0.1, (0, "b"): 0.2}
     rows = [Row(f"q{n}", m, {"faithfulness": value}, {"category": f"c{n}"}) for (n, m), value in values.items()]
-    write_run(tmp_path, rows)
-    score(tmp_path, SPECS[:1])
+    page_rows(tmp_path, rows, SPECS[:1])
     html = html_of(cases_of(tmp_path, in_full=5))
     index = block_json(html, "index")
     assert len(index["sample"]) == len(page_columns(html)["f:faithfulness"]) == len(block_json(html, "text")) == 18
@@ -293,9 +286,9 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-def page(root: Path, settings: ReportSettings | None = None) -> str:
-    silent = ReportSettings(formats=["markdown"]) if settings is None else settings
-    write_reports(root / "iteration-1", target=root, settings=silent, console=Console())
+def page(root: Path, *percent: str) -> str:
+    settings = ReportSettings(formats=["markdown"], percent=[*percent])
+    write_reports(root / "iteration-1", target=root, settings=settings, console=Console())
     return (root / "report.md").read_text(encoding="utf-8")
 
 
@@ -329,7 +322,7 @@ ROWS = [
 def test_the_page(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
     score(tmp_path, PAGE_SPECS)
-    text = page(tmp_path, ReportSettings(formats=["markdown"], percent=["faithfulness"]))
+    text = page(tmp_path, "faithfulness")
     assert text.startswith("# Evaluation report\n\n`ragpipe 0 | test`\n\n5 cases on 5 questions, iteration 1.\n")
     assert "calibrated" not in text, "no judge was asked"
     assert "| `faithfulness` | 3 | 1 | 1 | 0 | 75.0% | `refused` 1, `no_answer` 1 |" in text

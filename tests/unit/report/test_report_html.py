@@ -273,12 +273,13 @@ def test_claims_and_details_of_any_metric() -> None:
         views.DetailBlock("", ("", ""), (("n", "2"), ("deep", '{"a": {"b": 1}}'))),
     ]
     assert views.detail_blocks({"many": ["x"] * 100})[0].more == 40
-    assert views.evidence_quotes({"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}) == [("e", "quoted"), ("q", "quoted")]  # fmt: skip
+    quoted = {"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}
+    assert views.evidence_quotes(quoted) == [("e", "quoted"), ("q", "quoted")]
     listed = views.unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
     assert listed == [("u", "unsupported"), ("c", "unsupported")]
-    rows = views.DetailBlock("claims", ("evidence",), (('"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word',),))
     quotes = [{"quote": "q", "places": [START]}, {"quote": "r", "places": []}]
-    assert views.detail_blocks({"claims": [{"evidence": quotes}]}) == [rows]
+    shown = '"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word'
+    assert views.detail_blocks({"claims": [{"evidence": quotes}]}) == [views.DetailBlock("claims", ("evidence",), ((shown,),))]
 
 
 def test_what_a_metric_accepts_as_a_quote_is_marked_on_the_page(tmp_path: Path) -> None:

@@ -23,12 +23,11 @@ def metrics(*errors: dict[str, int]) -> dict[str, Any]:
     return {"n_cases": 4, "overall": {"n_cases": 4, "scores": scores, "failure_modes": {}}, "diagnosis": [one], "by": {}}
 
 
-def advice(*errors: dict[str, int]) -> list[str]:
-    found = metrics(*errors)
-    return advice_for(found["diagnosis"][0], found)
-
-
 def test_what_is_missing_is_said_with_what_may_fix_it() -> None:
+    def advice(*errors: dict[str, int]) -> list[str]:
+        found = metrics(*errors)
+        return advice_for(found["diagnosis"][0], found)
+
     found = advice({"missing_reply": 4}, {"part_error": 4})
     assert MISSING_REPLY_FIX in found[0]
     assert not any("retry_errors" in text for text in found)

@@ -123,11 +123,9 @@ def test_shares_of_modes() -> None:
     failed = np.array([True, True, False, False, True])
     counts = mode_counts(truths, failed, np.arange(5))
     assert counts == {
-        "n_with_failure_mode": 3,
-        "n_failure_modes": 4,
-        "n_failed_without_mode": 1,
+        "n_with_failure_mode": 3, "n_failure_modes": 4, "n_failed_without_mode": 1,
         "failure_modes": {"p": {"n": 2, "n_judged": 5}, "q": {"n": 2, "n_judged": 4}},
-    }
+    }  # fmt: skip
     assert mode_shares(2, {"n_cases": 5, "overall": counts}) == ("40.0%", "66.7%", "50.0%")
     assert mode_counts(truths, failed, np.array([3]))["failure_modes"]["p"] == {"n": 0, "n_judged": 1}
 
@@ -237,7 +235,6 @@ def test_items_of_failure_modes(tmp_path: Path) -> None:
     by = {name: group["failure_modes"]["unsupported_claim"]["n_items"] for name, group in found["by"]["method"].items()}
     assert (by, found["failure_items"]["unsupported_claim"]) == ({"x": 4, "y": 2}, "unsupported claims")
     assert "| 6 unsupported claims |" in markdown_of(report_of(diagnosis_section(ReportData(found, {}))))
-    write_run(tmp_path, CLAIMS)
     own = {"unsupported_claim": None, "irrelevant_context": {
         "name": "good chunks", "of": [{"score": "context_relevance", "detail": "chunks", "where": {"relevant": True}}]}}  # fmt: skip
     found = score(tmp_path, [FAITHFUL, GROUNDED, RELEVANCE, CITED], ScoringSettings(slices=[], failure_items=own))

@@ -1,4 +1,4 @@
-"""What a gate can tell, in words: by its own interval, before a run, for limits on either side and for counts."""
+"""What a gate can tell and what is known of its judge, in words: by an interval, before a run, for limits on either side."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import yaml
 
 from ragpipe.cli.command_line import compose
 from ragpipe.core.resources import conf_dir
-from ragpipe.score.gate_results import Precision, power_words, precision_of, undecided_words
+from ragpipe.score.gate_results import NO_CALIBRATION, Precision, power_words, precision_of, trust_words, undecided_words
 from ragpipe.score.gate_rules import exit_code
 from ragpipe.score.normalisation import estimate_of
 from ragpipe.score.settings import ScoringSettings
@@ -60,17 +60,14 @@ def test_what_an_inconclusive_gate_would_need() -> None:
     assert undecided_words(gate(verdict="passed"), precision, 0.95) == ""
     assert undecided_words(gate(min=0.9), precision, 0.95) == ("with 30 cases this gate cannot tell which side of 0.9 the value is on")
     count = gate(min=None, max=3, value=2.5, interval={"low": 1.5, "high": 3.5, "method": "t"})
-    assert undecided_words(count, Precision(30, error=0.5), 0.95) == (
-        "with 30 cases this gate cannot tell 2.50 from 3: that takes about 240"
-    )  # 30 * (2.80 * .5 / .5)^2
+    words = undecided_words(count, Precision(30, error=0.5), 0.95)
+    assert words == "with 30 cases this gate cannot tell 2.50 from 3: that takes about 240"  # 30 * (2.80 * .5 / .5)^2
     # .8513 from .85: ((1.96 * .3571 + .8416 * .3558) / .0013)^2 is about 590,000, 20,000 times the 30 cases; .86: about
     # 9,900.
     words = undecided_words(gate(value=0.8513), Precision(30, rows=30), 0.95)
     assert words == "with 30 cases this gate cannot tell 0.851 from 0.85: the value is too near the limit for any practical number of cases"
-    assert re.search(
-        r"cannot tell 0\.86 from 0\.85: that takes about (9,[0-9]00|10,000)$",
-        undecided_words(gate(value=0.86), Precision(30, rows=30), 0.95),
-    )
+    words = undecided_words(gate(value=0.86), Precision(30, rows=30), 0.95)
+    assert re.search(r"cannot tell 0\.86 from 0\.85: that takes about (9,[0-9]00|10,000)$", words)
 
 
 @pytest.mark.parametrize(("labels", "cases", "value", "words"), [
@@ -186,18 +183,13 @@ def rows(*, false_rejections: int = 0, violations: int = 0, excuses: int = 0) ->
     ],
 )
 def test_just_inside_and_just_outside(tmp_path: Path, words: tuple[str, ...], planted: dict[str, int], verdicts: tuple[str, ...]) -> None:
-    found, code = decided(tmp_path, planted, *words)
-    assert found.pop("policy_rejected") == "passed", "100 of 100 were declined"
-    assert (found, code) == (
-        dict(zip(("false_rejection_partial", "training_cutoff_excuse", "policy_compliance"), verdicts, strict=True)),
-        0 if set(verdicts) == {"passed"} else 3,
-    )
-
-
-def decided(tmp_path: Path, planted: dict[str, int], *words: str) -> tuple[dict[str, str], int]:
     run = scored_run(tmp_path, rows(**planted), specs=SPECS, scoring=scoring(*words))
     document: dict[str, Any] = json.loads(run.gates.read_text())
-    return {gate["name"]: gate["verdict"] for gate in document["gates"]}, exit_code(document)
+    found = {gate["name"]: gate["verdict"] for gate in document["gates"]}
+    assert found.pop("policy_rejected") == "passed", "100 of 100 were declined"
+    names = ("false_rejection_partial", "training_cutoff_excuse", "policy_compliance")
+    assert found == dict(zip(names, verdicts, strict=True))
+    assert exit_code(document) == (0 if set(verdicts) == {"passed"} else 3)
 
 
 @pytest.mark.slow
@@ -222,3 +214,31 @@ def test_a_judge_needs_the_kappa_of_the_criterion() -> None:
     assert set(tiers.values()) == {"critical"}
     target = yaml.safe_load((conf_dir() / "task" / "calibrate.yaml").read_text())["calibrate"]["target"]
     assert (target["statistic"], target["above"]) == ("kappa", 0.8)
+
+
+NEVER, UNSURE = (None, NO_CALIBRATION), (None, "not enough labels to say that it is above 0.8")
+PASSED, FAILED = (True, "above 0.8"), (False, "below 0.8")
+
+
+@pytest.mark.parametrize(
+    ("states", "beside", "words"),
+    [
+        ({}, None, "never calibrated"),
+        ({"a": NEVER, "b": NEVER}, None, "never calibrated"),
+        ({"a": PASSED, "b": PASSED}, None, "passed its calibration"),
+        ({"a": PASSED, "b": NEVER}, None, "partly calibrated"),
+        ({"a": PASSED, "b": FAILED}, None, "FAILED its calibration"),
+        ({"a": UNSURE, "b": NEVER}, None, "not calibrated"),
+        ({"a": NEVER}, {"a": "passed", "other": "failed"}, "passed its calibration"),
+        ({"a": NEVER}, {"a": "failed"}, "FAILED its calibration"),
+        ({"a": NEVER}, {"a": "not_enough_labels"}, "not calibrated"),
+    ],
+)
+def test_what_is_known_of_a_judge(states: dict[str, tuple[bool | None, str]], beside: dict[str, str] | None, words: str) -> None:
+    """From the run's own figures, and from a calibration that was made since."""
+    metrics: dict[str, Any] = {
+        "judge": {"calibrated": None},
+        "calibration": {name: {"calibrated": verdict, "why": why} for name, (verdict, why) in states.items()},
+    }
+    document = None if beside is None else {"scores": {name: {"state": state} for name, state in beside.items()}}
+    assert trust_words(metrics, document) == words

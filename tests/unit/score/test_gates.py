@@ -233,6 +233,10 @@ def test_a_slice_gate_names_its_slice_and_without_a_case_what_there_is(tmp_path:
     assert "category is partial, whole" in found["g"]["sentence"]
 
 
+ASKED = {
+    "sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k",
+    "judge": "m", "status": "ok",
+}  # fmt: skip
 MODE = {"not_said": {"score": "rejection_calibration", "passed": False}}
 
 
@@ -276,14 +280,10 @@ def test_failed_judgements_may_hide_a_failure_mode(tmp_path: Path) -> None:
 )
 def test_only_judged_scores_need_a_calibrated_judge(tmp_path, asked, template, calibrated, accept, verdict) -> None:
     """A composite is judged when one of its parts is; the overall score has no other weight here."""
-    calls = [
-        {"sample_id": "q0", "method": "a", "iteration": 1, "metric": asked, "template": template, "key": "k", "judge": "m", "status": "ok"}
-    ]
-    write_run(tmp_path, ROWS, calls if asked else [])
+    write_run(tmp_path, ROWS, [{**ASKED, "metric": asked, "template": template}] if asked else [])
     gates = {name: {"score": name, "min": 0.5} for name in ("faithfulness", "mine", "overall_score")}
-    settings = ScoringSettings(
-        gates=gates, accept_uncalibrated=accept, weights=FAITHFUL_ALONE, composites={"mine": {"weights": {"faithfulness": 1}}}
-    )
+    composites = {"mine": {"weights": {"faithfulness": 1}}}
+    settings = ScoringSettings(gates=gates, accept_uncalibrated=accept, weights=FAITHFUL_ALONE, composites=composites)
     metrics = score(tmp_path, [FAITHFUL, REJECT], settings, judge={"calibrated": calibrated})
     assert [gate["verdict"] for gate in metrics["gates"]] == [verdict] * 3
 
@@ -358,27 +358,18 @@ def test_a_pass_rate_is_of_the_cases_that_were_judged(tmp_path: Path) -> None:
     assert any(text.startswith("overall_score: only 5 of 12 cases with a value are judged") for text in warning_texts(metrics))
 
 
-ASKED = [{"sample_id": "q0", "method": "a", "iteration": 1, "metric": "faithfulness", "template": "faithfulness/verify", "key": "k", "judge": "m", "status": "ok"}]  # fmt: skip
+WITH_JUDGED = {"passes_with": {"rejection_calibration": ["faithfulness"]}}
 
 
-@pytest.mark.parametrize(
-    ("gate", "settings"),
-    [
-        ({"failure_mode": "any", "max": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
-        # the verdict of a computed score that passes with a judged one rests on the judge
-        ({"score": "rejection_calibration", "min": 0.5}, {"passes_with": {"rejection_calibration": ["faithfulness"]}}),
-        (
-            {"failure_mode": "own", "max": 0.5},
-            {
-                "failure_modes": {"own": {"score": "rejection_calibration", "passed": False}},
-                "passes_with": {"rejection_calibration": ["faithfulness"]},
-            },
-        ),
-    ],
-)
+@pytest.mark.parametrize(("gate", "settings"), [
+    ({"failure_mode": "any", "max": 0.5}, {"failure_modes": {"any": {"score": "*", "passed": False}}}),
+    # the verdict of a computed score that passes with a judged one rests on the judge
+    ({"score": "rejection_calibration", "min": 0.5}, WITH_JUDGED),
+    ({"failure_mode": "not_said", "max": 0.5}, {"failure_modes": MODE, **WITH_JUDGED}),
+])  # fmt: skip
 def test_what_rests_on_an_uncalibrated_judge_passes_no_critical_gate(tmp_path, gate: dict[str, Any], settings: dict[str, Any]) -> None:
     rows = [Row(f"q{i}", "a", {"faithfulness": 1.0, "rejection_calibration": 1}) for i in range(20)]
-    write_run(tmp_path, rows, ASKED)
+    write_run(tmp_path, rows, [ASKED])
     metrics = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings))
     assert [one["verdict"] for one in metrics["gates"]] == ["uncalibrated"]
     calibrated = score(tmp_path, [FAITHFUL, REJECT], ScoringSettings(gates={"g": gate}, **settings), judge={"calibrated": {"kappa": 0.9}})
@@ -476,12 +467,6 @@ def test_p_values_of_a_run_are_those_of_its_intervals(tmp_path: Path) -> None:
     assert high["p_value"] == pytest.approx(stats.norm.sf((0.6 - 0.4) / np.sqrt(0.4 * 0.6 / 20)))
 
 
-def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]:
-    sides = {"base": 0.84, "candidate": 0.84 + value, "n": 98, "only_base": 0}
-    paired = {**sides, "state": state, "reason": None, **more}
-    return {**measured(value, -0.06, 0.0, n_ok=98), "p_value": 0.02, "paired": paired}
-
-
 @pytest.mark.parametrize(("state", "value", "only_base", "verdict", "sentence"), [
     ("passed", -0.03, 0, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both; drop at most 0.05): passed"),
     ("failed", -0.2, 0, "failed", "mean of faithfulness fell by 0.2 against 1a2b3c4d5e6f (0.84 to 0.64, 98 cases on both; drop at most 0.05): failed"),
@@ -490,5 +475,7 @@ def paired_gate(state: str, value: float = -0.03, **more: Any) -> dict[str, Any]
     ("passed", -0.03, 1035, "passed", "mean of faithfulness fell by 0.03 against 1a2b3c4d5e6f (0.84 to 0.81, 98 cases on both, 1,035 in the baseline only; drop at most 0.05): passed"),
 ])  # fmt: skip
 def test_a_gate_against_a_baseline_says_what_fell(state: str, value: float, only_base: int, verdict: str, sentence: str) -> None:
-    found = decide_gate(definition(against="1a2b3c4d5e6f", by="interval", of="mean"), [paired_gate(state, value, only_base=only_base)])
+    sides = {"base": 0.84, "candidate": 0.84 + value, "n": 98, "only_base": only_base, "state": state, "reason": None}
+    measure = {**measured(value, -0.06, 0.0, n_ok=98), "p_value": 0.02, "paired": sides}
+    found = decide_gate(definition(against="1a2b3c4d5e6f", by="interval", of="mean"), [measure])
     assert (found["verdict"], found["sentence"]) == (verdict, sentence)

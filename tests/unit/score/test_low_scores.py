@@ -142,7 +142,6 @@ def test_the_overall_score_has_the_bands_that_it_is_given_and_no_others(tmp_path
     assert "overall_score" not in low(tmp_path, [FAITHFUL], rows, low_scores={"bands": {"overall_score": None}})
 
 
-FAITH = ScoreSpec("faithfulness")
 PDF, MARKDOWN = (Chunk(id="c1", rank=1, doc_type=kind) for kind in ("pdf", "markdown"))
 ROWS = [
     Row("q1", "a", {"faithfulness": 1.0}, {}, {"chunks": [PDF], "timings": {"retrieval_ms": 100.0, "generation": 300.0}}),
@@ -155,7 +154,7 @@ ROWS = [
 
 def test_rates_and_latency_of_the_system(tmp_path: Path) -> None:
     write_run(tmp_path, ROWS)
-    found = score(tmp_path, [FAITH])
+    found = score(tmp_path, [FAITHFUL])
     counts = {k: v for k, v in found["overall"]["operations"].items() if k not in ("latency_ms", "usage")}
     assert counts == {
         "n_error": 2, "n_timeout": 1, "n_empty": 1, "n_abstained": 1, "n_retried": 0,
@@ -166,8 +165,7 @@ def test_rates_and_latency_of_the_system(tmp_path: Path) -> None:
     assert found["by"]["doc_type"]["pdf"]["operations"]["n_empty"] == 1
     assert found["by"]["doc_type"]["markdown"]["operations"]["timeout_rate"] == 0.5
     # `total` is the system's own where it gives one, else the sum: 400, 500 and 30,000 ms. p95 = 500 + .9 x 29,500.
-    write_run(tmp_path, ROWS)
-    times = score(tmp_path, [FAITH])["overall"]["operations"]["latency_ms"]
+    times = found["overall"]["operations"]["latency_ms"]
     assert times["retrieval"] == {"n": 2, "mean": 150.0, "p50": 150.0, "p95": pytest.approx(195.0)}
     assert times["generation"] == {"n": 2, "mean": 300.0, "p50": 300.0, "p95": 300.0}
     assert times["total"] == {"n": 3, "mean": pytest.approx(10300.0), "p50": 500.0, "p95": pytest.approx(27050.0)}
@@ -199,17 +197,14 @@ CALLS = [
 def test_the_judge_is_measured_and_the_page_of_formats_names_every_key(tmp_path: Path) -> None:
     """Five different calls, four sent, two of them failed; the cases took 400, 1,000 and (a shared reply) 100 ms."""
     write_run(tmp_path, ROWS, CALLS, group=2)
-    score(tmp_path, [FAITH])
+    score(tmp_path, [FAITHFUL])
     used = stored(tmp_path, "cost.json")["used"]
     assert used["failures"] == {"deadline": 1, "empty_reply": 1, "missing_reply": 1}
     assert (used["error_rate"], used["timeout_rate"], used["empty_rate"], used["retries"]) == (0.5, 0.25, 0.25, 3)
     assert used["by_judge"]["m"]["error_rate"] == 0.5
     assert used["case_latency_ms"] == {"n": 3, "p50": 400.0, "p95": pytest.approx(940.0), "sum": 1500.0}
-    write_run(tmp_path, ROWS, CALLS)
-    score(tmp_path, [FAITH])
     page = (DOCS / "file-formats.md").read_text(encoding="utf-8")
     section = page.partition("\n## cost.json\n")[2].partition("\n## ")[0]
-    used = stored(tmp_path, "cost.json")["used"]
     assert [key for key in used if f"`{key}`" not in section] == []
     in_total_only = re.search(r"`used` has further \((.*?) in total only", section)
     assert set(re.findall(r"`(\w+)`", in_total_only[1])) == used.keys() - used["by_judge"]["m"].keys() - {"by_metric", "by_judge"}
@@ -219,7 +214,7 @@ def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None
     """The case failed, the call did not: it was answered and paid. docs/systems.md and docs/file-formats.md say so alike."""
     calls = [{**call("k1", "q1"), "flags": ["unparsable"]}, {**call("k2", "q1"), "turn": "repair", "flags": ["unparsable"]}]
     write_run(tmp_path, [Row("q1", "a", {"faithfulness": ("error", "unparsable: no JSON")})], calls)
-    metrics = score(tmp_path, [FAITH])
+    metrics = score(tmp_path, [FAITHFUL])
     used = stored(tmp_path, "cost.json")["used"]
     assert (used["calls"], used["calls_failed"], used["failures"], used["error_rate"]) == (2, 0, {}, 0.0)
     assert metrics["overall"]["scores"]["faithfulness"]["errors"] == {"unparsable": 1}
@@ -228,11 +223,11 @@ def test_a_reply_that_cannot_be_parsed_is_no_failed_call(tmp_path: Path) -> None
 def test_the_time_of_a_case_and_its_citations_stand_in_its_record(tmp_path: Path) -> None:
     """q1: 100 + 300; q2: 900 + 100; q3 was asked without a measured call; q4 shares the reply of q1's first call."""
     write_run(tmp_path, ROWS, CALLS, group=2)
-    score(tmp_path, [FAITH], block=2)
+    score(tmp_path, [FAITHFUL], block=2)
     assert [row["judge_duration_ms"] for row in records(tmp_path)][:4] == [400.0, 1000.0, None, 100.0]
     given = [{"citations": [Citation(marker="[1]", chunk_id="c1")]}, {"citations": []}, {}]
     write_run(tmp_path, [Row(f"q{n}", "a", {"faithfulness": 1.0}, output=one) for n, one in enumerate(given)])
-    score(tmp_path, [FAITH])
+    score(tmp_path, [FAITHFUL])
     assert [row["citations"] for row in records(tmp_path)] == ['[{"marker":"[1]","chunk_id":"c1"}]', "[]", None]
 
 
@@ -240,7 +235,7 @@ def used_by(root: Path, usages: list[dict[str, float]], **more: Any) -> dict[str
     """`metrics.json` of cases q0, q1 ... of methods a, b, a, b ... with these usages, scored two at once."""
     rows = [Row(f"q{n}", "ab"[n % 2], {"faithfulness": 1.0}, output={"usage": one}) for n, one in enumerate(usages)]
     write_run(root, rows)
-    return score(root, [FAITH], block=2, **more)
+    return score(root, [FAITHFUL], block=2, **more)
 
 
 def test_tokens_and_money_of_the_system(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.score import ScoreSpec, warning_texts
-from ragpipe.core.usage import Price, Usage
+from ragpipe.core.usage import Price, Usage, UsageSum
 from ragpipe.judge.settings import PriceSettings
 from ragpipe.score.aggregate import unit_value
 from ragpipe.score.settings import ScoringSettings
@@ -151,8 +151,7 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
     skipped = score(tmp_path / "many", [CORRECT], PLAIN)["overall"]["scores"]["correctness"]["skipped"]
     assert skipped == {f"why_{n}": 2 for n in range(20)} | {"(other)": 6}
     # 5, 2, 4 on 1..5 of the questions q1 q1 q2: one of two questions is no ground for more than this
-    assert correctness["interval"]["method"] == "wilson_n_eff"
-    assert correctness["interval"]["too_few"]
+    assert (correctness["interval"]["method"], correctness["interval"]["too_few"]) == ("wilson_n_eff", True)
     assert (found["n_cases"], found["n_samples"]) == (7, 4)
     assert any("only 3 of 5 judgements came out" in w for w in warning_texts(found))
     assert any("not finished" in w for w in warning_texts(found))
@@ -170,13 +169,10 @@ def test_breakdowns_and_too_many_values(tmp_path: Path) -> None:
         "method*category": {"a * x": 5.0, "a * y": None, "b * x": 2.0, "b * y": 4.0},
         "tag*method": {"s * a": 5.0, "s * b": 2.0, "t * a": 5.0, "t * b": 3.0},
     }
-    assert by["method"]["a"]["scores"]["correctness"]["interval"] is None
-    assert by["method"]["a"]["scores"]["correctness"]["interval_reason"] == "one_value"
-    rows = [
-        Row(f"q{i}", "a", {"faithfulness": 0.5}, {"meta": {"n": i, "m": i % 200, "in": {"lang": "en"}, "k": [1, "x", 1]}})
-        for i in range(201)
-    ]
-    write_run(tmp_path, rows, group=64)
+    one_value = by["method"]["a"]["scores"]["correctness"]
+    assert (one_value["interval"], one_value["interval_reason"]) == (None, "one_value")
+    metas = [{"n": i, "m": i % 200, "in": {"lang": "en"}, "k": [1, "x", 1]} for i in range(201)]
+    write_run(tmp_path, [Row(f"q{i}", "a", {"faithfulness": 0.5}, {"meta": meta}) for i, meta in enumerate(metas)], group=64)
     found = score(tmp_path, [FAITHFUL], ScoringSettings(slices=["meta.n", "meta.m", "meta.in.lang", "meta.k"]))
     assert len(found["by"].pop("meta.m")) == 200, "as many as may be"
     assert {f: {g: s["n_cases"] for g, s in gs.items()} for f, gs in found["by"].items()} == {
@@ -261,6 +257,14 @@ def test_tables_and_settings_that_do_not_fit_are_named(tmp_path: Path, specs, ro
         score(tmp_path, specs, ScoringSettings(thresholds=thresholds))
     assert not (folder / "records.parquet").exists()
     assert not (folder / "metrics.json").exists()
+
+
+def test_many_prices_are_added_exactly() -> None:
+    assert Usage.sum([Usage(calls=1, usd_known=0.1)] * 10) == Usage(calls=10, usd_known=1.0)
+    total = UsageSum()
+    total.add_batch(Usage(calls=9, replies=9, usd_known=99.0), [0.1] * 9)  # the prices alone count
+    total.add(Usage(calls=1, replies=1, usd_known=0.1))
+    assert total.total() == Usage(calls=10, replies=10, usd_known=1.0)
 
 
 def test_no_case_at_all(tmp_path: Path) -> None:

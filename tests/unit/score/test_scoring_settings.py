@@ -62,9 +62,8 @@ def test_a_weight_over_six_tenths_of_what_is_measured_is_warned_about(weights, m
     """rag-evaluation-framework.md, Weight Constraints: "Single weight > 0.6 may cause over-indexing"."""
     specs = [ScoreSpec(name, low=0, high=1) for name in measured]
     said = [line for line in ScoringSettings(weights=weights).warnings(specs) if "overall_score says little else" in line]
-    assert [f"is {weights['faithfulness']:g}, {share} of the weights that the run measures" in line for line in said] == (
-        [True] if share else []
-    )
+    expected = f"is {weights['faithfulness']:g}, {share} of the weights that the run measures"
+    assert [expected in line for line in said] == ([True] if share else [])
 
 
 ZEROS: dict[str, float] = dict.fromkeys(ScoringSettings().weights, 0.0)
@@ -147,11 +146,8 @@ def test_nonsense_is_refused(given: dict[str, Any], said: str) -> None:
         ({"thresholds": {"correctness": 0.7}}, "scoring.thresholds.correctness", "0.7"),
         ({"thresholds": {"overall_score": 70}}, "scoring.thresholds.overall_score", "70"),
         ({"thresholds": {"correctness": {"direct": 4}}}, "scoring.thresholds.correctness", "it has no methods"),
-        (
-            {"thresholds": {"answer_relevance": {"direkt": 0.7}}},
-            "scoring.thresholds.answer_relevance.direkt",
-            "unknown method 'direkt', did you mean 'direct'?",
-        ),
+        ({"thresholds": {"answer_relevance": {"direkt": 0.7}}}, "scoring.thresholds.answer_relevance.direkt",
+         "unknown method 'direkt', did you mean 'direct'?"),
         *(({"composites": {name: {"weights": {part: 1}}}}, f"scoring.composites.{key}", found) for name, part, key, found in (
             ("correctness", "faithfulness", "correctness", "the name 'correctness'"),
             ("answer", "faithfulness", "answer", "the name 'answer'"),
@@ -212,24 +208,18 @@ def test_scores_of_metrics_that_are_not_switched_on_may_be_named(given: dict[str
     assert scoring_faults(ScoringSettings(**given), [CORRECTNESS], shipped_scores) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "found", "expected"),
-    [
-        (
-            {"weights": {"groundednes": 2.0}},
-            "unknown score 'groundednes', did you mean 'groundedness'?",
-            "one of answer_relevance, citation, context_relevance, correctness, faithfulness, policy_compliance, ragas_score, "
-            "rejection_calibration, retrieval_score, source_policy, or another score of docs/metrics.md",
-        ),
-        ({"weights": {"nuggets_all": 0.5}}, "0.5", "0, because a diagnostic score weighs nothing"),
-        ({"weights": {"list_completeness_surplus": 0.5}}, "0.5", "0, because a count has no scale and cannot be part of a mean"),
-        (
-            {"composites": {"mine": {"weights": {"list_completeness_surplus": 1}}}},
-            "'list_completeness_surplus', a count",
-            "scores on a scale: a count has none",
-        ),
-    ],
-)
+NAMES = "answer_relevance, citation, context_relevance, correctness, faithfulness, policy_compliance, ragas_score, "
+NAMES += "rejection_calibration, retrieval_score, source_policy"
+SURPLUS = "list_completeness_surplus"
+
+
+@pytest.mark.parametrize(("given", "found", "expected"), [
+    ({"weights": {"groundednes": 2.0}}, "unknown score 'groundednes', did you mean 'groundedness'?",
+     f"one of {NAMES}, or another score of docs/metrics.md"),
+    ({"weights": {"nuggets_all": 0.5}}, "0.5", "0, because a diagnostic score weighs nothing"),
+    ({"weights": {SURPLUS: 0.5}}, "0.5", "0, because a count has no scale and cannot be part of a mean"),
+    ({"composites": {"mine": {"weights": {SURPLUS: 1}}}}, f"'{SURPLUS}', a count", "scores on a scale: a count has none"),
+])  # fmt: skip
 def test_what_no_run_could_weigh_is_a_fault_in_every_run(given: dict[str, Any], found: str, expected: str) -> None:
     (problem,) = scoring_faults(ScoringSettings(**given), [CORRECTNESS], shipped_scores)
     assert (problem.found, problem.expected) == (found, expected)
