@@ -21,7 +21,6 @@ from ragpipe.store.table_rows import CaseOrderedRows, PlacedRows, rows_in_order
 
 _ITEMS_SHOWN = 60  # items of one list, and rows of one table
 _QUOTE_KEYS = ("evidence", "quote", "span")  # keys under which metrics keep quotes from a context
-_FINDING_KEYS = frozenset({*_QUOTE_KEYS, "claim"})
 MARKS = {
     "contradicts": "contradicts a claim",
     "supports": "supports a claim",
@@ -76,29 +75,24 @@ def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
     return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
 
 
-def may_have_findings(details: Mapping[str, Any]) -> bool:
-    """Whether there can be quotes or claims in these details. Most scores keep single numbers only, and a page has millions."""
-    return any(isinstance(value, dict | list) for value in details.values()) or not _FINDING_KEYS.isdisjoint(details)
-
-
-def evidence_quotes(*details: Any) -> list[tuple[str, str]]:
-    """The quotes behind the verdicts of some scores, each with what its passage does: `contradicts`, `supports`, or `quoted`
-    for neither and for a judge that does not tell. They are in the order of `MARKS`."""
+def evidence_quotes(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The quotes behind the verdicts of some scores (`found_in` their details), each with what its passage does: `contradicts`,
+    `supports`, or `quoted` for neither and for a judge that does not tell. They are in the order of `MARKS`."""
     quotes: list[tuple[str, str]] = []
-    for item in (item for values in details for item in _objects(values)):
-        texts = [passage.quote for passage in passages_of(item.get("evidence"))]
+    for item in found:
+        texts = [passage["quote"] for passage in _quoted(item.get("evidence"))]
         if "places" not in item:  # else it is a quote of the object around it
-            values = (item.get(key) for key in _QUOTE_KEYS)
+            values = (item[key] for key in _QUOTE_KEYS if key in item)
             listed = (text for value in values for text in (value if isinstance(value, list) else [value]))
             texts += [text for text in listed if isinstance(text, str) and text.strip()]
         quotes += [(text, passage_mark(item)) for text in texts]
     return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
 
 
-def unsupported_claims(*details: Any) -> list[tuple[str, str]]:
+def unsupported_claims(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The claims that nothing supports, by some scores, each with its mark: `contradicted` ones first, then `unsupported`."""
-    claims = {claim.claim: "contradicted" for values in details for claim in contradicted_claims(values)}
-    for item in (item for values in details for item in _objects(values)):
+    claims = {claim.claim: "contradicted" for claim in contradicted_claims(found)}
+    for item in found:
         texts = [item.get("claim")] if item.get("supported") is False else []
         listed = item.get("unsupported_claims")
         for text in texts + (listed if isinstance(listed, list) else []):
@@ -107,17 +101,22 @@ def unsupported_claims(*details: Any) -> list[tuple[str, str]]:
     return list(claims.items())
 
 
-def contradicted_claims(details: Any) -> Iterator[ContradictedClaim]:
+def contradicted_claims(found: Iterable[Mapping[str, Any]]) -> Iterator[ContradictedClaim]:
     """The claims that the contexts contradict, in order; none from a judge that does not tell them from the others."""
-    for item in _objects(details):
+    for item in found:
         if item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str):
             yield ContradictedClaim(item["claim"], tuple(passages_of(item.get("evidence"))))
 
 
 def passages_of(evidence: Any) -> list[Passage]:
     """The quotes of a claim that were looked up in the contexts; none of any other value."""
-    quotes = [item for item in evidence if isinstance(item, dict)] if isinstance(evidence, list) else []
-    return [Passage(item["quote"], place_words(item.get("places"))) for item in quotes if isinstance(item.get("quote"), str)]
+    return [Passage(item["quote"], place_words(item.get("places"))) for item in _quoted(evidence)]
+
+
+def _quoted(evidence: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(evidence, list):
+        return []
+    return [item for item in evidence if isinstance(item, dict) and isinstance(item.get("quote"), str)]
 
 
 def place_words(places: Any) -> str:
@@ -138,15 +137,20 @@ def passage_mark(item: Mapping[str, Any]) -> str:
     return "supports" if item.get("supported") is True else "quoted"
 
 
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object in the details down to five levels, outer ones first."""
-    level: list[Any] = [value]
+def found_in(details: Any) -> list[Mapping[str, Any]]:
+    """Every object in the details of a score down to five levels, outer ones first."""
+    found: list[Mapping[str, Any]] = []
+    level: list[Any] = [details]
     for _ in range(5):
-        yield from (item for item in level if isinstance(item, dict))
-        parts = (item.values() if isinstance(item, dict) else item if isinstance(item, list) else () for item in level)
+        parts: list[Iterable[Any]] = []
+        for item in level:
+            if isinstance(item, dict):
+                found.append(item)
+                parts.append(item.values())
+            else:
+                parts.append(item)
         level = [child for part in parts for child in part if isinstance(child, dict | list)]
-        if not level:
-            return
+    return found
 
 
 def support_lines(support: ChunkSupport, ranks: Sequence[Any]) -> Iterator[str]:
@@ -189,13 +193,13 @@ def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
     if isinstance(value, float):
         return f"{value:.4g}"
     if passages := passages_of(value):
         return "\n".join(map(str, passages))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -222,10 +226,12 @@ def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextP
     look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
     """
     length = len(text) if limit is None else min(limit, len(text))
-    if not quotes.kinds:
+    matchable = MatchableText(text) if quotes.kinds else None
+    covers = (
+        [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)] if matchable else []
+    )
+    if not covers:
         return [TextPart(text[:length])] if length else []
-    matchable = MatchableText(text)
-    covers = [(kind, span) for pieces, kind in quotes.kinds.items() for span in matchable.find_pieces(pieces)]
     kinds = ["", *dict.fromkeys(kind for kind, _ in covers)]
     covered = np.zeros(length, np.int64)
     for kind, (start, end) in reversed(covers):  # the earlier ones last, over the later ones
@@ -341,9 +347,9 @@ class _CaseRows:
 def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
     record, sample = rows.record, rows.sample
     details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
-    findings = [values for values in details.values() if may_have_findings(values)]
-    quotes = Quotes(evidence_quotes(*findings)[:QUOTES_MAX])
-    claims = Quotes(unsupported_claims(*findings)[:QUOTES_MAX])
+    found = {name: found_in(values) for name, values in details.items()}
+    of_all = [item for items in found.values() for item in items]
+    quotes, claims = Quotes(evidence_quotes(of_all)[:QUOTES_MAX]), Quotes(unsupported_claims(of_all)[:QUOTES_MAX])
     listed, history = rows.output["chunks"], parse_json_cell(sample.get("history"), list)
     chunks = listed if isinstance(listed, list) else []  # a stranger's table may hold anything
     counts = {"contexts": len(chunks), "questions": len(rows.calls)}
@@ -362,7 +368,7 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
             if isinstance(turn, dict)
         ],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
-        scores=_score_views(record, details, names, chunks),
+        scores=_score_views(record, details, found, names, chunks),
         calls=_calls(rows.calls[:ITEMS_MAX]),
         modes=_texts(record, "failure_modes"),
         diagnosis=_texts(record, "diagnosis"),
@@ -376,7 +382,11 @@ def _texts(record: Mapping[str, Any], column: str) -> list[str]:
 
 
 def _score_views(
-    record: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]], names: Sequence[str], chunks: Sequence[Any]
+    record: Mapping[str, Any],
+    details: Mapping[str, Mapping[str, Any]],
+    found: Mapping[str, Sequence[Mapping[str, Any]]],
+    names: Sequence[str],
+    chunks: Sequence[Any],
 ) -> list[ScoreView]:
     """The scores that have a reason or details: failed ones first, then those that could not be judged."""
 
@@ -387,7 +397,7 @@ def _score_views(
     views = []
     for name in sorted((name for name in told if f"{name}.status" in record), key=urgency):
         own, reason = details.get(name, {}), shorten_for_page(record.get(f"{name}.reason") or "")
-        contradicted = list(islice(contradicted_claims(own), ITEMS_MAX)) if may_have_findings(own) else []
+        contradicted = list(islice(contradicted_claims(found.get(name, ())), ITEMS_MAX))
         views.append(ScoreView(name, reason, contradicted, _support_blocks(own, chunks), detail_blocks(own)))
     return views
 

@@ -21,11 +21,11 @@ from ragpipe.runs.collected_outputs import collected_outputs, has_failures, mark
 from ragpipe.runs.identity import RunData, kept_methods, method_identities, tables_digest
 from ragpipe.runs.judge_access import check_judge
 from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
-from ragpipe.runs.manifest import JUDGED, previous_manifest
+from ragpipe.runs.manifest import COMPLETE, JUDGED, previous_manifest
 from ragpipe.runs.settings import RunConfig
 from ragpipe.store.files import atomic_write, is_regular_file, json_unless_same, link_or_copy, open_unless_same
-from ragpipe.store.run_folder import RunFolder
-from ragpipe.store.run_tables import check_regular_file, open_table
+from ragpipe.store.run_folder import IterationFolder, RunFolder
+from ragpipe.store.run_tables import check_regular_file, check_sealed, open_table
 from ragpipe.store.seals import unchecked
 
 
@@ -58,7 +58,8 @@ class CaseSource(ABC):
         return False
 
     def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
-        """Put the tables of iterations that are judged already into the folder. Returns their states by number."""
+        """Put the tables of iterations that are judged already into the folder. Returns their states by number. Raises DataError for
+        one that was changed."""
         return {}
 
     def check_unchanged(self) -> None:
@@ -72,6 +73,7 @@ class DatasetSource(CaseSource):
     def __init__(self, config: RunConfig, data: RunData, console: Console):
         self._config, self._data, self._console = config, data, console
         self.dataset, self.name = data.dataset, data.dataset.name
+        self._judged: RunSource | None = None  # the previous run, where only its scoring differs
 
     @property
     def digest(self) -> str:
@@ -88,6 +90,11 @@ class DatasetSource(CaseSource):
         if is_sound and self._same_tables(previous, identity, kept):
             link_tables(previous_folder, folder)
             self.collected_at = previous["data"].get("collected_at")
+            if not self._config.retry_errors and {**previous["identity"], "scoring": None} == {**identity, "scoring": None}:
+                states = {
+                    number: previous["iterations"].get(number) for number in map(str, range(1, self._config.iterations + 1))
+                }
+                self._judged = RunSource(previous_folder, {**previous, "iterations": states}, scores=True)
         elif not isinstance(self._config.system, LiveSystem):
             methods = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)
             self._warn_of_unknown_methods(methods)
@@ -142,6 +149,17 @@ class DatasetSource(CaseSource):
             self._console.say(said)
         elif again:
             self._console.say(f"outputs of {', '.join(again)} are collected again: another system than in run {run}")
+
+    def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
+        if self._judged is None:
+            return {}
+        try:
+            adopted = self._judged.adopt_judged(folder)
+        except DataError:  # of a changed table: the cases are done again over the stored replies
+            return {}
+        if adopted:
+            self._console.say("no new call: only the scoring differs, so the scores of that run's metrics are taken")
+        return adopted
 
     def retry_failures(self, folder: RunFolder) -> bool:
         if not has_failures(folder.outputs_journal):
@@ -209,15 +227,21 @@ class RunSource(CaseSource):
         link_tables(self._source, folder)
 
     def adopt_judged(self, folder: RunFolder) -> dict[str, str]:
-        adopted = {}
-        for number, state in self._states.items():
-            source, target = self._source.iteration(int(number)), folder.iteration(int(number))
-            if state == "complete" and is_regular_file(source.scores) and is_regular_file(source.judge_inputs):
-                target.create()
-                link_or_copy(source.scores, target.scores)
-                link_or_copy(source.judge_inputs, target.judge_inputs)
-                adopted[number] = JUDGED
-        return adopted
+        done = {
+            number: source
+            for number, state in self._states.items()
+            if state == COMPLETE and all(map(is_regular_file, _judged_tables(source := self._source.iteration(int(number)))))
+        }
+        check_sealed(*(path for source in done.values() for path in _judged_tables(source)))
+        for number, source in done.items():
+            target = folder.iteration(int(number)).create()
+            for path, copy in zip(_judged_tables(source), _judged_tables(target), strict=True):
+                link_or_copy(path, copy)
+        return dict.fromkeys(done, JUDGED)
+
+
+def _judged_tables(iteration: IterationFolder) -> tuple[Path, Path]:
+    return iteration.scores, iteration.judge_inputs
 
 
 def link_tables(source: RunFolder, target: RunFolder) -> None:

@@ -340,6 +340,9 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
     if is_same_judge and "check" in made_from.get(NOTE, {}):  # until this run has replies of its own
         manifest[NOTE] = {name: made_from[NOTE][name] for name in ("check", "baseline")}
     manifest["iterations"] = source.adopt_judged(spec.folder)
+    if spec.made_from is None:
+        for number in manifest["iterations"]:
+            note_reply_times(spec.config, spec.folder.iteration(int(number)), manifest, source=None, reads_store=True)
     return manifest
 
 

@@ -48,14 +48,14 @@ class Bench:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """One server and one finished run for all edits; commands run in this process, through the command line's own door."""
     folder = tmp_path_factory.mktemp("edits")
-    data, prompts, plugins = write_cases(folder / "cases.jsonl", CASES), folder / "prompts", folder / "mymetrics"
+    data, prompts, plugins = write_cases(folder / "cases.jsonl", CASES), folder / "prompts", folder / "editmetrics"
     plugins.mkdir()
     (plugins / "__init__.py").write_text(
         "from ragpipe.metrics.judged.faithfulness import FaithfulnessMetric\n\n\nclass Renamed(FaithfulnessMetric):\n    folder = 'faithfulness'\n"
     )
     shutil.copytree(ROOT / "prompts" / "faithfulness", prompts / "faithfulness")
     with pytest.MonkeyPatch.context() as monkey, serving() as server:
-        args = [*arguments(data, folder / "out", server.url, metrics=METRICS), f"prompt_dirs=[{prompts}]", "plugins=[mymetrics]"]
+        args = [*arguments(data, folder / "out", server.url, metrics=METRICS), f"prompt_dirs=[{prompts}]", "plugins=[editmetrics]"]
         bench = Bench(folder, server, data, prompts, args, plugins)
         for name, value in environment().items():
             monkey.setenv(name, value)
@@ -77,7 +77,7 @@ NOTHING = [
     ("max_tokens, as no reply was cut", ["judge.max_tokens=4000"]), ("the transport", ["transport=stored"]),
     ("the client", ["judge.client=litellm"]), ("the run's name", ["name=other"]), ("a limit on the data", ["dataset.limit=5"]),
     ("the version that a prompt has", ["metrics.chunk_faithfulness.prompts.first=v3"]),
-    ("a renamed metric class", ["metrics.faithfulness.class=mymetrics.Renamed"]),
+    ("a renamed metric class", ["metrics.faithfulness.class=editmetrics.Renamed"]),
     ("a small allowance, as nothing is new", ["judge.max_calls=1", "scoring.weights.faithfulness=0.4"]),
     ("the metrics' order", ["metrics=[chunk_faithfulness,faithfulness]"]),
 ]  # fmt: skip
@@ -90,6 +90,20 @@ EVERY_START = {"nothing at all", "a threshold", "a renamed metric class", "concu
 @pytest.mark.parametrize(("edit", "overrides"), first_rows((pytest.param(*row, id=row[0]) for row in NOTHING), EVERY_START))
 def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0
+
+
+def test_what_was_judged_is_taken_where_only_the_scoring_differs(bench: Bench) -> None:
+    """But not where failures are to be asked again, nor from a table that was changed: then the stored replies answer."""
+    assert bench.new_calls("scoring.thresholds.faithfulness=0.37") == 0
+    first = (bench.folder / "out" / "torture" / "latest").resolve() / "iteration-1" / "scores.parquet"
+    content = first.read_bytes()
+    for edit, is_linked in (("0.38", True), ("0.39 retry_errors=true", False), ("0.41", True), ("0.42", False)):
+        assert bench.new_calls(*f"scoring.thresholds.faithfulness={edit}".split()) == 0
+        last = (bench.folder / "out" / "torture" / "latest").resolve() / "iteration-1" / "scores.parquet"
+        assert (last.stat().st_ino == first.stat().st_ino, last.read_bytes()) == (is_linked, content)
+        if edit == "0.41":
+            first.write_bytes(content + b" ")
+        first = last
 
 
 def test_plans_comments_and_a_moved_server(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

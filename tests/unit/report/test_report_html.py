@@ -257,13 +257,13 @@ def test_passages_are_read_from_any_details(evidence: Any, passages: list[tuple[
 def test_claims_and_details_of_any_metric() -> None:
     """With several references the claims of each are listed below it; groundedness lists claims without a verdict."""
     nested = {"references": [{"reference": 1, "claims": VERDICTS}]}
-    assert views.unsupported_claims({"unsupported_claims": ["It was red.", "Other."]}, nested) == [
+    assert views.unsupported_claims([{"unsupported_claims": ["It was red.", "Other."]}, *views.found_in(nested)]) == [
         ("It was red.", "contradicted"), ("Other.", "unsupported"), ("It has a roof.", "unsupported")
     ]  # fmt: skip
-    assert views.evidence_quotes(nested) == [
+    assert views.evidence_quotes(views.found_in(nested)) == [
         ("It was blue", "contradicts"), ("opened in 1901", "supports"), ("It was blue", "supports"), ("It has a door", "quoted")
     ]  # fmt: skip
-    assert [claim.claim for claim in views.contradicted_claims(nested)] == ["It was red."]
+    assert [claim.claim for claim in views.contradicted_claims(views.found_in(nested))] == ["It was red."]
     details = {
         "n": 2, "rows": [{"a": 1, "b": True}, {"a": 0.5, "c": [1]}], "flags": ["x"], "none": None, "list": [], "deep": {"a": {"b": 1}},
     }  # fmt: skip
@@ -274,8 +274,8 @@ def test_claims_and_details_of_any_metric() -> None:
     ]
     assert views.detail_blocks({"many": ["x"] * 100})[0].more == 40
     quoted = {"v": [{"evidence": "e", "supported": [1]}, {"quote": ["q", 5, " "]}]}
-    assert views.evidence_quotes(quoted) == [("e", "quoted"), ("q", "quoted")]
-    listed = views.unsupported_claims({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]})
+    assert views.evidence_quotes(views.found_in(quoted)) == [("e", "quoted"), ("q", "quoted")]
+    listed = views.unsupported_claims(views.found_in({"unsupported_claims": ["u", 3], "claims": [{"claim": "c", "supported": False}]}))
     assert listed == [("u", "unsupported"), ("c", "unsupported")]
     quotes = [{"quote": "q", "places": [START]}, {"quote": "r", "places": []}]
     shown = '"q": context 2 (chunk a), characters 0 to 1\n"r": no context word for word'
