@@ -26,11 +26,9 @@ def _place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt: 0.01)
 
 
-def words(server: OpenAIServer, *more: str, cases: int = 12, concurrency: int = 6, metrics: str = "faithfulness") -> list[str]:
-    data = write_cases(Path("data.jsonl"), cases)
-    return arguments(
-        data, Path("out").absolute(), server.url, PRICES, "judge.max_tokens=300", *more, metrics=metrics, concurrency=concurrency,
-    )  # fmt: skip
+def words(server: OpenAIServer, *more: str, cases: int = 12, concurrency: int = 6) -> list[str]:
+    data, more = write_cases(Path("data.jsonl"), cases), (PRICES, "judge.max_tokens=300", *more)
+    return arguments(data, Path("out").absolute(), server.url, *more, metrics="faithfulness", concurrency=concurrency)
 
 
 def billed(server: OpenAIServer) -> dict[str, float]:
@@ -89,8 +87,7 @@ def test_a_used_up_budget_ends_with_what_there_is_and_the_command_that_goes_on(p
 def test_retries_and_repairs_count_and_no_weather_overshoots(weather: tuple[str, ...]) -> None:
     with serving(latency_ms=5, jitter=0.9) as server:
         server.faults = [ServerFault.read(text) for text in weather]
-        command = words(server, "judge.budget.tokens=15000", "judge.budget.calls=30")
-        main(command)
+        main(words(server, "judge.budget.tokens=15000", "judge.budget.calls=30"))
         bill = billed(server)
         assert bill["tokens"] <= 15_000
         assert bill["calls"] <= 30
@@ -100,8 +97,7 @@ def test_retries_and_repairs_count_and_no_weather_overshoots(weather: tuple[str,
 def test_answers_that_come_too_late_stay_spent(capsys: pytest.CaptureFixture[str]) -> None:
     """The provider bills what it worked on, whether its client waited or not."""
     with serving(latency_ms=400) as server:
-        command = words(server, "judge.budget.calls=5", "judge.timeout_s=0.2", "judge.retries=0", "judge.outage_s=2")
-        main(command)
+        main(words(server, "judge.budget.calls=5", "judge.timeout_s=0.2", "judge.retries=0", "judge.outage_s=2"))
         wait_until(lambda: not server.in_flight)
         assert billed(server)["calls"] <= 5
         assert server.arrivals <= 5, "each of them may be on the bill"

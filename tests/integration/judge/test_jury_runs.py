@@ -4,6 +4,7 @@ Calls are counted from the server's own log.
 """
 
 import json
+import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from tests.support.harness import rows, start, write_cases
 from tests.support.waiting import wait_for_hang_up, wait_until
 
 pytestmark = pytest.mark.slow
-
 
 CASES = 12
 MODELS = {name: f"m-{name}-2026-01-01" for name in "abc"}
@@ -48,9 +48,7 @@ class Court:
         ]  # fmt: skip
 
     def run(self, *words: str) -> int:
-        code = main(list(words))
-        assert isinstance(code, int)
-        return code
+        return main(list(words))
 
     @property
     def latest(self) -> Path:
@@ -86,9 +84,8 @@ def test_each_member_judges_every_case_and_later_tasks_ask_nothing(court: Court,
     assert jury["scores"]["rubric"]["means"] == {"a": 4, "b": 2, "c": 5}
     assert jury["scores"]["rubric"]["unanimous"] == 0
     costs = json.loads((court.latest / "iteration-1" / "cost.json").read_text())
-    assert {name: cost["replies"] for name, cost in costs["used"]["by_judge"].items()} == {
-        f"openai/{model}@test": CASES for model in MODELS.values()
-    }
+    replies = {name: cost["replies"] for name, cost in costs["used"]["by_judge"].items()}
+    assert replies == {f"openai/{model}@test": CASES for model in MODELS.values()}
     spent = sum(line["usage"]["prompt_tokens"] + 2 * line["usage"]["completion_tokens"] for line in court.server.log)
     assert costs["spent"]["usd"] == pytest.approx(spent / 1e6)
     assert court.run(*court.words()) == 0
@@ -121,6 +118,21 @@ def test_a_killed_jury_goes_on_and_asks_nothing_twice(court: Court, tmp_path: Pa
     assert len(again) == len(set(again))
     assert len(answered.intersection(again)) <= 9, "only what was in flight, nine requests at most"
     assert {row["status"] for row in court.scores() + court.scores("faithfulness")} == {"ok"}
+
+
+def test_the_members_are_shown_items_in_orders_of_their_own(court: Court, capsys: pytest.CaptureFixture[str]) -> None:
+    write_cases(court.data, CASES, chunks=4)
+    assert court.run(*court.words("jury.members.b.shuffle_seed=7", members="ab", metrics="context_precision")) == 0
+    shown: dict[str, set[tuple[str, ...]]] = {"a": set(), "b": set()}
+    for row in rows(court.latest / "iteration-1" / "judge_inputs.parquet"):
+        text = json.loads(row["messages"])[-1]["content"]
+        shown["a" if MODELS["a"] in row["judge"] else "b"].add(tuple(re.findall(r"Passage (\d) of case", text)))
+    assert shown["a"] == {tuple("0123")}
+    assert len(shown["b"]) > 4
+    capsys.readouterr()
+    assert court.run("task=explain", f"run={court.latest}", "case=q00000", "metric=context_precision") == 0
+    assert "jury.members.b.shuffle_seed=7" in capsys.readouterr().out
+    assert court.run("task=verify", f"run={court.latest}") == 0
 
 
 def test_a_metric_may_have_one_judge_and_a_rule_of_its_own(court: Court) -> None:

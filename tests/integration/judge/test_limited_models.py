@@ -72,17 +72,17 @@ def _run(
     return code, tmp_path / "out" / "torture" / "latest" / "iteration-1"
 
 
-def _scores(folder: Path) -> dict[int, dict[str, float | str]]:
-    found: dict[int, dict[str, float | str]] = {}
+def _scores(folder: Path) -> dict[str, dict[int, float | str]]:
+    """By metric and number of the case, its value or the reason why it has none."""
+    found: dict[str, dict[int, float | str]] = {}
     for row in pq.read_table(folder / "scores.parquet").to_pylist():
-        found.setdefault(int(row["sample_id"][1:]), {})[row["score_name"]] = (
-            row["value"] if row["status"] == "ok" else row["reason"].partition(":")[0]
-        )
+        said = row["value"] if row["status"] == "ok" else row["reason"].partition(":")[0]
+        found.setdefault(row["score_name"], {})[int(row["sample_id"][1:])] = said
     return found
 
 
-def _assert_right(folder: Path) -> None:
-    assert _scores(folder) == {number: RIGHT[number % 2] for number in range(CASES)}
+def _assert_right(folder: Path, metrics: str = METRICS) -> None:
+    assert _scores(folder) == {name: {n: RIGHT[n % 2][name] for n in range(CASES)} for name in metrics.split(",")}
 
 
 def _surplus(server: Any) -> int:
@@ -110,27 +110,16 @@ def test_what_a_model_does_not_take_is_learned_once(serve, tmp_path, client, fau
 
 
 def test_without_a_system_role_the_whole_text_goes_to_the_user(serve, tmp_path):
-    told, merged = serve(), serve("no_system_role")
-    for server in (told, merged):
+    texts = []
+    for name, roles, server in (("told", ["system", "user"], serve()), ("merged", ["user"], serve("no_system_role"))):
         server.keep_bodies = True
-        code, folder = _run(tmp_path / ("told" if server is told else "merged"), server, metrics="answer_relevance")
+        code, folder = _run(tmp_path / name, server, metrics="answer_relevance")
         assert code == 0
-        _assert_metric(folder, "answer_relevance")
-    both = [sorted(_text(body) for body in server.bodies.values() if _is_merged(body) == (server is merged)) for server in (told, merged)]
-    assert both[0] == both[1]
-    assert len(both[0]) == CASES
-
-
-def _assert_metric(folder: Path, name: str) -> None:
-    assert _scores(folder) == {number: {name: RIGHT[number % 2][name]} for number in range(CASES)}
-
-
-def _is_merged(body: dict[str, Any]) -> bool:
-    return all(message["role"] != "system" for message in body["messages"])
-
-
-def _text(body: dict[str, Any]) -> str:
-    return "\n\n".join(message["content"] for message in body["messages"])
+        _assert_right(folder, "answer_relevance")
+        asked = [body["messages"] for body in server.bodies.values() if [message["role"] for message in body["messages"]] == roles]
+        texts.append(sorted("\n\n".join(message["content"] for message in messages) for messages in asked))
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == CASES
 
 
 def test_a_small_window_that_is_unknown_refuses_what_is_too_long(serve, tmp_path, capfd):
@@ -139,8 +128,7 @@ def test_a_small_window_that_is_unknown_refuses_what_is_too_long(serve, tmp_path
     cases = _cases(tmp_path / "long.jsonl", long=3)
     code, folder = _run(tmp_path, server, cases=cases, metrics="chunk_faithfulness", concurrency=1)
     assert code == 4, capfd.readouterr().err  # too few cases have a score
-    scores = {number: found["chunk_faithfulness"] for number, found in _scores(folder).items()}
-    assert scores == {0: 1.0, 1: 0.0, 2: 1.0, 3: "too_long", 4: "too_long", 5: "too_long"}
+    assert _scores(folder) == {"chunk_faithfulness": {0: 1.0, 1: 0.0, 2: 1.0, 3: "too_long", 4: "too_long", 5: "too_long"}}
     assert (_refusals(server), server.tries) == (3, 6)
 
 
@@ -149,16 +137,13 @@ def test_a_small_window_that_is_unknown_refuses_what_is_too_long(serve, tmp_path
 def test_a_question_beyond_a_window_that_was_given_is_not_sent(serve, tmp_path, model_window, capfd):
     server = serve(f"small_context:tokens={model_window}")
     cases = _cases(tmp_path / "long.jsonl", long=2)
-    words = ("judge.capabilities.context_tokens=5000",)
-    code, folder = _run(tmp_path, server, *words, cases=cases, metrics="chunk_faithfulness")
+    code, folder = _run(tmp_path, server, "judge.capabilities.context_tokens=5000", cases=cases, metrics="chunk_faithfulness")
     assert code == 4, capfd.readouterr().err
-    scores = _scores(folder)
-    assert {scores[number]["chunk_faithfulness"] for number in (4, 5)} == {"too_long"}
-    assert all(isinstance(scores[number]["chunk_faithfulness"], float) for number in range(4))
+    assert _scores(folder) == {"chunk_faithfulness": {0: 1.0, 1: 0.0, 2: 1.0, 3: 0.0, 4: "too_long", 5: "too_long"}}
     assert (_refusals(server), server.tries) == (0, 4)
     reasons = [row["reason"] for row in pq.read_table(folder / "scores.parquet").to_pylist() if row["status"] == "error"]
     assert all("context window of 5,000 (judge.capabilities.context_tokens)" in reason for reason in reasons)
     code, folder = _run(tmp_path, server, "judge.capabilities.context_tokens=100000", cases=cases, metrics="chunk_faithfulness")
     if model_window > 5000:  # nothing was stored for what was not sent: a larger window asks it
         assert (code, server.tries) == (0, CASES)
-        _assert_metric(folder, "chunk_faithfulness")
+        _assert_right(folder, "chunk_faithfulness")

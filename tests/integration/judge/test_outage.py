@@ -1,4 +1,4 @@
-"""The life of a call, and an outage of the provider, as the server's log saw them."""
+"""The life of a call, an outage of the provider, and a limit that is used up, as the server's log saw them."""
 
 import asyncio
 import re
@@ -194,3 +194,34 @@ def test_the_second_iteration_pays_for_nothing_that_the_first_has_learnt(serve, 
     assert main(words) == 0
     assert server.tries == 1 + 4 + 4  # json_schema was refused once, in the first iteration
     assert capfd.readouterr().err.count("json_schema was refused for correctness / grade") == 1
+
+
+@pytest.mark.thorough(tried=1)
+@pytest.mark.parametrize("client", ["direct", "litellm"])
+async def test_a_header_that_says_that_nothing_is_left(serve, client):
+    """A server of one's own with headers like OpenRouter's, five requests per second: until their reset nothing is sent, and the run says
+    why it waits. Other limits are tried over many seeds on a virtual clock (tests/unit/judge/test_limit_simulations.py)."""
+    server = serve(rps=5, latency_ms=300, jitter=0.3)
+    live, reasons = LiveTransport(settings(server.url, client=client, concurrency=8, retries=8), run_id="r"), set()
+
+    async def one(n):
+        async with live.slot():
+            return await live.ask(question(f"a {n}"), nobody)
+
+    async def watch():
+        while True:
+            if (hold := live.attempts.hold()) is not None:
+                reasons.add(hold[1])
+            await asyncio.sleep(0.05)
+
+    watcher = asyncio.create_task(watch())
+    try:
+        calls = await asyncio.gather(*(one(n) for n in range(60)))
+    finally:
+        watcher.cancel()
+        await live.close()
+    assert {call.status for call in calls} == {"ok"}
+    assert sum(line["status"] == 200 for line in server.log) == 60
+    arrived = [line["arrived"] for line in server.log]
+    assert max(arrived) - min(arrived) < 1.5 * 11, "without litellm's import"
+    assert "limit used up" in reasons

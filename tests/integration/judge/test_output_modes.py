@@ -1,11 +1,14 @@
-"""Output modes and refused parameters: settled by the first call, remembered, never in a key."""
+"""Output modes and refused parameters: settled by the first call, remembered, never in a key; and parameters of which a plan says what it
+does not know."""
 
 import pytest
 
+from ragpipe.cli.command_line import main
 from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judge.answer_parsing import read_answer
 from ragpipe.judge.answers import Claims, Grade15, Groundedness, TwoAxes, Verdicts, YesNo
 from tests.support.asking import ask, question, settings
+from tests.support.harness import arguments, write_cases
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
 
@@ -107,3 +110,18 @@ async def test_a_text_answer_asks_for_no_form(serve):
     (call,) = await ask(settings(server.url), question("Reply with YES or NO.", YesNo))
     assert "response_format" not in server.bodies[call.wire_hash]
     assert call.output_mode == "plain"
+
+
+def test_a_plan_says_what_its_tokens_are_without(serve, tmp_path, capsys):
+    words = write_cases(tmp_path / "cases.jsonl", 10), tmp_path / "out", serve().url
+
+    def planned(*extra: str) -> str:
+        assert main(arguments(*words, "task=plan", *extra, metrics="faithfulness")) == 0
+        return " ".join("".join(capsys.readouterr()).split())
+
+    assert "are without the thoughts" in planned("judge.reasoning_effort=low")
+    assert "without the reasons step by step" in planned("metrics.faithfulness.reasoning=true")
+    assert "are without the" not in planned() + planned("judge.reasoning_effort=none")
+    assert main(arguments(*words, "judge.reasoning_effort=low", metrics="faithfulness")) == 0, capsys.readouterr()
+    assert "are without the" not in planned("judge.reasoning_effort=low"), "its replies are measured"
+    assert "are without the thoughts" in planned("judge.reasoning_effort=high"), "they say nothing of another effort"
