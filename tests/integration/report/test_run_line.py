@@ -15,16 +15,13 @@ WORDS = ("+experiment=quickstart", "metrics=[retrieval]", "report.formats=[markd
 START = "2026-01-22T09:05:59.123+00:00"
 
 
-@pytest.mark.parametrize(
-    ("run", "words"),
-    [
-        ({"created_at": START, "duration_s": 754.0}, "2026-01-22 09:05 UTC, took 12 min 34 s"),  # rag-evaluation-framework.md, 7.3
-        ({"created_at": START, "duration_s": 8.24, "suite_s": 360.0}, "2026-01-22 09:05 UTC, took 8.2 s, the system 6 min 0 s"),
-        ({"created_at": START, "duration_s": 7384.0, "suite_s": None}, "2026-01-22 09:05 UTC, took 2 h 3 min"),
-        ({"created_at": START}, "2026-01-22 09:05 UTC"),
-        ({}, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("run", "words"), [
+    ({"created_at": START, "duration_s": 754.0}, "2026-01-22 09:05 UTC, took 12 min 34 s"),  # rag-evaluation-framework.md, 7.3
+    ({"created_at": START, "duration_s": 8.24, "suite_s": 360.0}, "2026-01-22 09:05 UTC, took 8.2 s, the system 6 min 0 s"),
+    ({"created_at": START, "duration_s": 7384.0, "suite_s": None}, "2026-01-22 09:05 UTC, took 2 h 3 min"),
+    ({"created_at": START}, "2026-01-22 09:05 UTC"),
+    ({}, ""),
+])  # fmt: skip
 def test_date_duration_and_suite_time_in_words(run: dict[str, object], words: str) -> None:
     assert run_words(run) == words
 

@@ -96,16 +96,13 @@ def _answered(values: Sequence[float], same: int, **more: Any) -> list[Row]:
     return [Row(f"q{n}", "default", {"grade": v}, output={"answer": answers[n]}, **more) for n, v in enumerate(values)]
 
 
-@pytest.mark.parametrize(
-    ("same", "new", "state", "reason"),
-    [
-        pytest.param(40, [0.25] * 40, "inconclusive", "judge_moved", id="all answers equal, all grades lower"),
-        pytest.param(40, [0.5] * 36 + [0.25, 0.75] * 2, "inconclusive", "few_changed", id="all equal, noise"),
-        pytest.param(20, [0.25] * 40, "inconclusive", "judge_moved", id="half equal, all lower"),
-        pytest.param(20, [0.5] * 20 + [0.25] * 20, "worse", None, id="half equal, the others lower"),
-        pytest.param(20, [0.75, 0.25] * 10 + [0.25] * 20, "worse", None, id="half equal with noise, the others lower"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("same", "new", "state", "reason"), [
+    pytest.param(40, [0.25] * 40, "inconclusive", "judge_moved", id="all answers equal, all grades lower"),
+    pytest.param(40, [0.5] * 36 + [0.25, 0.75] * 2, "inconclusive", "few_changed", id="all equal, noise"),
+    pytest.param(20, [0.25] * 40, "inconclusive", "judge_moved", id="half equal, all lower"),
+    pytest.param(20, [0.5] * 20 + [0.25] * 20, "worse", None, id="half equal, the others lower"),
+    pytest.param(20, [0.75, 0.25] * 10 + [0.25] * 20, "worse", None, id="half equal with noise, the others lower"),
+])  # fmt: skip
 def test_equal_answers_with_other_grades_are_the_judges_difference(tmp_path, same, new, state, reason) -> None:
     base, other = scored_run(tmp_path / "a", _answered([0.5] * 40, same)), scored_run(tmp_path / "b", _answered(new, same))
     document = compared(base, other).document
@@ -123,15 +120,12 @@ def test_recorded_scores_of_equal_answers_are_no_judges(tmp_path: Path) -> None:
     assert compared(base, other).document["scores"]["grade"]["state"] == "worse"
 
 
-@pytest.mark.parametrize(
-    ("silent", "rest", "state", "reason"),
-    [
-        pytest.param(24, 0.5, "inconclusive", "states_nothing", id="better only where nothing is stated"),
-        pytest.param(24, 0.75, "better", None, id="better where both state something too"),
-        pytest.param(24, 0.25, "worse", "states_nothing", id="better only by silence, worse where it speaks"),
-        pytest.param(40, 0.5, "inconclusive", "states_nothing", id="states nothing at all"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("silent", "rest", "state", "reason"), [
+    pytest.param(24, 0.5, "inconclusive", "states_nothing", id="better only where nothing is stated"),
+    pytest.param(24, 0.75, "better", None, id="better where both state something too"),
+    pytest.param(24, 0.25, "worse", "states_nothing", id="better only by silence, worse where it speaks"),
+    pytest.param(40, 0.5, "inconclusive", "states_nothing", id="states nothing at all"),
+])  # fmt: skip
 def test_refusing_does_not_win(tmp_path: Path, silent: int, rest: float, state: str, reason: str | None) -> None:
     def mute(n: int) -> Row:
         return Row(f"q{n}", "default", {"grade": (1.0, "no_factual_claims")}, output={"answer": "I do not know."})

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -83,12 +81,11 @@ def _texts(value):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("RAGPIPE_DATA" not in os.environ, reason="needs the real data")
-def test_few_real_answers_are_suspicious():
+def test_few_real_answers_are_suspicious(real_data):
     """Answers and passages of people and models that attack nobody: at most 1 in 200 has a sign."""
-    folder, texts = Path(os.environ["RAGPIPE_DATA"]), set[str]()
+    texts = set()
     for name in ("ragtruth_qa/ragtruth_qa.jsonl", "clapnq_dev/corpus.jsonl", "mtrag_un/corpus.jsonl"):
-        for line in (folder / name).read_text(encoding="utf-8").splitlines():
+        for line in (real_data / name).read_text(encoding="utf-8").splitlines():
             texts |= set(_texts(json.loads(line)))
     texts = {text for text in texts if " " in text}
     assert len(texts) > 1000

@@ -120,16 +120,13 @@ def test_addresses_and_numbers_of_a_person_are_found_by_the_second_version(answe
     assert not list(find_violations(answer, [load_policy("personal_data.v1")]))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Write to support@acme.io.", "The form is name@example.com.", "Our hotline is +1 800 555 0199.",
-        "Customer service answers at 800-555-0199.", "The ISBN is 978-3-16-148410-0.",
-        "It was signed on 2024-03-15 and ran until 2025-03-14.", "Revenue rose from 412.6 to 438.2 million, by +6.2 percent.",
-        "The address 192.168.100.1000 is none, and 10.0.0.1 is one.", "Sizes 100-200 and 300-400 are in stock.",
-        "The account @acme posts daily.",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    "Write to support@acme.io.", "The form is name@example.com.", "Our hotline is +1 800 555 0199.",
+    "Customer service answers at 800-555-0199.", "The ISBN is 978-3-16-148410-0.",
+    "It was signed on 2024-03-15 and ran until 2025-03-14.", "Revenue rose from 412.6 to 438.2 million, by +6.2 percent.",
+    "The address 192.168.100.1000 is none, and 10.0.0.1 is one.", "Sizes 100-200 and 300-400 are in stock.",
+    "The account @acme posts daily.",
+])  # fmt: skip
 def test_what_an_office_publishes_and_other_numbers_are_left_alone(answer):
     assert not list(find_violations(answer, SECOND))
 

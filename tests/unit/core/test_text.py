@@ -141,13 +141,10 @@ def test_all_other_json_is_read_as_json_reads_it(text):
     assert strict_json.strict_loads(text) == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "column"),
-    [
-        ('{"a": "x', "Unterminated string", 7), ('["\x01"]', "Invalid control character", 3), ('{"a" 1}', "Expecting ':' delimiter", 6),
-        ('"\\q"', "Invalid \\escape", 2),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message", "column"), [
+    ('{"a": "x', "Unterminated string", 7), ('["\x01"]', "Invalid control character", 3), ('{"a" 1}', "Expecting ':' delimiter", 6),
+    ('"\\q"', "Invalid \\escape", 2),
+])  # fmt: skip
 def test_a_message_is_whole_without_the_place(text, message, column):
     """Readers add ` at column 7`; the messages of `json` may end in `at` already."""
     with pytest.raises(strict_json.InvalidJson) as found:

@@ -4,6 +4,7 @@ import pytest
 
 from ragpipe.core import patterns
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.unit.metrics.test_metric_answers import check
 
 
 def verdicts(key, *rows, **other):
@@ -285,8 +286,4 @@ FIRST_SCORE = [
 @pytest.mark.parametrize(("name", "fields", "parameters", "replies", "expected", "calls"), FIRST_SCORE)
 def test_first_score(name, fields, parameters, replies, expected, calls, monkeypatch):
     monkeypatch.setattr(patterns, "TIME_LIMIT_S", 0.2)
-    judge = ScriptedJudge(replies)
-    score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
-    assert len(judge.asked) == calls
-    assert (score.value if score.status == "ok" else score.status) == expected
-    assert score.reason or score.status == "ok"
+    check(name, fields, replies, expected, calls, **parameters)

@@ -4,6 +4,7 @@ import pytest
 
 from ragpipe.core.errors import ConfigError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
+from tests.unit.metrics.test_metric_answers import claims
 
 BARE = {"chunks": ["alpha", "beta", "gamma"], "answer": "The tower is tall. It is red.", "references": ["It is tall."]}
 MUTE = BARE | {"answer": " "}
@@ -23,10 +24,6 @@ def useful(*found):
 def some(key, **found):
     """Verdicts under given numbers: i2=True."""
     return {"verdicts": [{"index": int(name[1:]), key: one} for name, one in found.items()]}
-
-
-def claims(*found):
-    return {"claims": list(found)}
 
 
 def accuracy(correct, complete, consistent, **other):

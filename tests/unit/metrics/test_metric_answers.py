@@ -52,12 +52,16 @@ ONE_CALL = [
 
 
 def check(name, fields, replies, expected, calls, **parameters):
+    """The score of a case by these replies to so many questions, which is a value, `skipped` or `error`."""
     judge = ScriptedJudge(replies)
     score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
     assert len(judge.asked) == calls
-    wanted = expected if isinstance(expected, str) else pytest.approx(expected, abs=1e-12)
-    assert (score.value if score.status == "ok" else score.status) == wanted
-    assert score.reason or score.status == "ok"
+    if isinstance(expected, str):
+        assert (score.status, score.value) == (expected, None)
+        assert score.reason
+    else:
+        assert score.status == "ok", score.reason
+        assert score.value == pytest.approx(expected, abs=1e-12)
     return score
 
 

@@ -1,5 +1,5 @@
-"""The shipped templates render, keep their layout, share their prefixes and never change once published; and a plan records by a
-metric's own `measure` what a judge is really asked."""
+"""The shipped templates render, keep their layout, share their prefixes and never change once published; and a plan records by
+a metric's own `measure` what a judge is really asked."""
 
 import asyncio
 import json

@@ -2,11 +2,9 @@
 
 import pytest
 
-from ragpipe.core.errors import JudgeError
 from ragpipe.testing.scripted import ScriptedJudge, make_case, score_of, shipped_metric
-from tests.support.claim_verdicts import in_both_forms
+from tests.unit.metrics.test_metric_answers import REFUSED, check, claims, verdicts
 
-REFUSED = JudgeError("refused", "the provider's filter refused")
 THREE = ["alpha", "beta", "gamma"]
 
 # llamaindex-evaluators.md: the setup, its failure example and scenarios
@@ -47,16 +45,6 @@ CHAIN = [
     ("an answer without a word", STIP | {"answer": " : "}, {}, [], "skipped", 0),
     ("a refusing judge", STIP, {}, ["NO", REFUSED], "error", 2),
 ]
-
-
-def claims(*texts):
-    return {"claims": list(texts)}
-
-
-def verdicts(*rows):
-    """Rows of (index, supported[, evidence])."""
-    items = [{"index": i} | in_both_forms(held) | ({"evidence": quote[0]} if quote else {}) for i, held, *quote in rows]
-    return {"verdicts": items}
 
 
 ABC = {"answer": "Alpha, beta and gamma.", "chunks": ["alpha is one thing", "beta is another"]}
@@ -154,15 +142,7 @@ ONE_SCORE = [pytest.param(name, *row[1:], id=f"{name}: {row[0]}") for name, tabl
 
 @pytest.mark.parametrize(("name", "fields", "parameters", "replies", "expected", "calls"), ONE_SCORE)
 def test_one_score(name, fields, parameters, replies, expected, calls):
-    judge = ScriptedJudge(replies)
-    score = score_of(shipped_metric(name, **parameters), make_case(**fields), judge)[name]
-    assert len(judge.asked) == calls
-    if isinstance(expected, str):
-        assert (score.status, score.value) == (expected, None)
-        assert score.reason
-    else:
-        assert score.status == "ok", score.reason
-        assert score.value == pytest.approx(expected, abs=1e-12)
+    check(name, fields, replies, expected, calls, **parameters)
 
 
 def axes(faithfulness, completeness):

@@ -55,15 +55,12 @@ def test_an_earlier_version_asks_what_it_always_asked(name, step, version):
 DIRECT = {"reason": "half of it", "addresses_question": True, "on_topic": True}
 
 
-@pytest.mark.parametrize(
-    ("version", "reply", "expected", "completeness"),
-    [
-        ("v1", DIRECT | {"completeness": 0.5, "score": 0.75}, 0.75, 0.5), ("v1", DIRECT | {"score": 0.75}, "error", None),
-        ("v1", DIRECT | {"completeness": 1.5, "score": 0.75}, "error", None), ("v2", DIRECT | {"score": 0.75}, 0.75, None),
-        ("v2", DIRECT | {"completeness": 0.5, "score": 0.75}, 0.75, None), ("v2", DIRECT, "error", None),
-        ("v2", DIRECT | {"score": 1.25}, "error", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("version", "reply", "expected", "completeness"), [
+    ("v1", DIRECT | {"completeness": 0.5, "score": 0.75}, 0.75, 0.5), ("v1", DIRECT | {"score": 0.75}, "error", None),
+    ("v1", DIRECT | {"completeness": 1.5, "score": 0.75}, "error", None), ("v2", DIRECT | {"score": 0.75}, 0.75, None),
+    ("v2", DIRECT | {"completeness": 0.5, "score": 0.75}, 0.75, None), ("v2", DIRECT, "error", None),
+    ("v2", DIRECT | {"score": 1.25}, "error", None),
+])  # fmt: skip
 def test_answer_relevance_reads_the_form_that_its_template_asks_for(version, reply, expected, completeness):
     """The completeness that version 1 asks for doubles the score: version 2 does not ask for it."""
     metric = shipped_metric("answer_relevance", prompts={"direct": version})

@@ -123,14 +123,11 @@ FREE = "the mean of a score without a scale (a count)"
 REPEATED = "the same with several rows of a question"
 
 
-@pytest.mark.parametrize(
-    ("row", "values", "samples", "scale"),
-    [
-        (RATE, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], BINARY), (ROUGH_RATE, [0, 1, 1, 1, 0, 1], [0, 0, 1, 2, 3, 4], BINARY),
-        (ROUGH_RATE, [0, 1, 0.5, 1, 0, 1], [0, 1, 2, 3, 4, 5], BINARY), (OTHER, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], SHARE),
-        (FREE, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], COUNT), (REPEATED, [0, 1, 1, 1, 0, 1], [0, 0, 1, 2, 3, 4], COUNT),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "values", "samples", "scale"), [
+    (RATE, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], BINARY), (ROUGH_RATE, [0, 1, 1, 1, 0, 1], [0, 0, 1, 2, 3, 4], BINARY),
+    (ROUGH_RATE, [0, 1, 0.5, 1, 0, 1], [0, 1, 2, 3, 4, 5], BINARY), (OTHER, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], SHARE),
+    (FREE, [0, 1, 1, 1, 0, 1], [0, 1, 2, 3, 4, 5], COUNT), (REPEATED, [0, 1, 1, 1, 0, 1], [0, 0, 1, 2, 3, 4], COUNT),
+])  # fmt: skip
 def test_the_method_is_that_of_the_page(row: str, values: list[float], samples: list[int], scale: dict[str, float | bool | None]) -> None:
     found = estimate_of(np.array(values, dtype=np.float64), np.array(samples), scale, 0.95).interval
     assert (row, found.method) in TABLE

@@ -38,15 +38,12 @@ def test_kappa_of_two_raters_and_whole_pairs() -> None:
         pearson(np.array([1.0, math.nan]), np.array([1.0, 2.0]))
 
 
-@pytest.mark.parametrize(
-    ("function", "old", "new", "reason"),
-    [
-        (cohen_kappa, [], [], "no_pairs"), (cohen_kappa, [1, 1], [1, 1], "one_class"), (quadratic_kappa, [], [], "no_pairs"),
-        (quadratic_kappa, [3, 3, 3], [3, 3, 3], "one_class"), (pearson, [], [], "no_pairs"), (pearson, [1], [2], "one_pair"),
-        (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"), (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
-        (kendall, [], [], "no_pairs"), (kendall, [1], [2], "one_pair"), (kendall, [1, 2, 3], [4, 4, 4], "no_spread"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("function", "old", "new", "reason"), [
+    (cohen_kappa, [], [], "no_pairs"), (cohen_kappa, [1, 1], [1, 1], "one_class"), (quadratic_kappa, [], [], "no_pairs"),
+    (quadratic_kappa, [3, 3, 3], [3, 3, 3], "one_class"), (pearson, [], [], "no_pairs"), (pearson, [1], [2], "one_pair"),
+    (pearson, [0.1, 0.1, 0.1], [1, 2, 3], "no_spread"), (spearman, [1, 2, 3], [4, 4, 4], "no_spread"),
+    (kendall, [], [], "no_pairs"), (kendall, [1], [2], "one_pair"), (kendall, [1, 2, 3], [4, 4, 4], "no_spread"),
+])  # fmt: skip
 def test_what_is_not_defined_says_why(function, old: list[float], new: list[float], reason: str) -> None:
     found = function(np.array(old, float), np.array(new, float))
     assert (found.n, found.value, found.reason) == (len(old), None, reason)
@@ -103,13 +100,10 @@ def test_the_interval_of_twelve_rows(scale: tuple[float, float] | None, value: f
     assert result.interval.method == "jackknife_wilson"
 
 
-@pytest.mark.parametrize(
-    ("labels", "verdicts", "questions", "value", "reason"),
-    [
-        ([], [], [], None, "no_pairs"), ([1, 1], [1, 1], [1, 2], None, "one_class"), ([1, 2], [1, 2], [3, 3], 1.0, "one_sample"),
-        ([1, 1, 2], [1, 1, 2], [1, 2, 3], 1.0, "rests_on_one_question"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("labels", "verdicts", "questions", "value", "reason"), [
+    ([], [], [], None, "no_pairs"), ([1, 1], [1, 1], [1, 2], None, "one_class"), ([1, 2], [1, 2], [3, 3], 1.0, "one_sample"),
+    ([1, 1, 2], [1, 1, 2], [1, 2, 3], 1.0, "rests_on_one_question"),
+])  # fmt: skip
 @pytest.mark.parametrize("estimate", [estimate_kappa, quadratic])
 def test_no_interval_of_kappa_without_grounds(estimate, labels, verdicts, questions, value, reason) -> None:
     result = estimate(array(*labels), array(*verdicts), np.array(questions, dtype=np.int64))

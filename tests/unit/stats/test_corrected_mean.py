@@ -163,14 +163,11 @@ def test_only_these_cases() -> None:
     assert bounds(every.interval) == pytest.approx((0.5, 0.5), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("labelled", "per_question", "strata", "reason"),
-    [
-        (29, 1, None, "few_labels"), (30, 1, None, None), (38, 2, None, "few_labelled_questions"), (39, 2, None, None),
-        (0, 1, None, "few_labels"), (40, 1, [0] * 50 + [1] * 50, "stratum_without_labels"),
-        (51, 1, [0] * 50 + [1] * 50, "stratum_with_one_label"), (51, 1, [0] * 50 + [1] + [0] * 49, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("labelled", "per_question", "strata", "reason"), [
+    (29, 1, None, "few_labels"), (30, 1, None, None), (38, 2, None, "few_labelled_questions"), (39, 2, None, None),
+    (0, 1, None, "few_labels"), (40, 1, [0] * 50 + [1] * 50, "stratum_without_labels"),
+    (51, 1, [0] * 50 + [1] * 50, "stratum_with_one_label"), (51, 1, [0] * 50 + [1] + [0] * 49, None),
+])  # fmt: skip
 def test_refusals(labelled: int, per_question: int, strata: list[int] | None, reason: str | None) -> None:
     labels = np.array(([1.0, 0.0, 1.0] * 34)[:labelled] + [NONE] * (100 - labelled))
     result = corrected_mean(

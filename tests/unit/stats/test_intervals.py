@@ -144,13 +144,10 @@ def test_clustered_rate_by_hand() -> None:
     assert found.method == "wilson_n_eff"
 
 
-@pytest.mark.parametrize(
-    ("values", "low", "high", "fault"),
-    [
-        ((), 0, 1, None), ((0, 0.5, 1), 0, 1, None), ((-0.1, 0.5), 0, 1, "off the scale"), ((0.5, 1.1), 0, 1, "off the scale"),
-        ((1,), 1, 1, "from low to high"), ((), 2, 1, "from low to high"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "low", "high", "fault"), [
+    ((), 0, 1, None), ((0, 0.5, 1), 0, 1, None), ((-0.1, 0.5), 0, 1, "off the scale"), ((0.5, 1.1), 0, 1, "off the scale"),
+    ((1,), 1, 1, "from low to high"), ((), 2, 1, "from low to high"),
+])  # fmt: skip
 def test_values_lie_on_a_scale_that_runs_upwards(values: tuple[float, ...], low: float, high: float, fault: str | None) -> None:
     with pytest.raises(ValueError, match=fault) if fault else nullcontext():
         check_scale(array(*values), low, high)

@@ -33,13 +33,10 @@ def test_by_hand_with_and_without_missing_judgings() -> None:
     assert result.floor == pytest.approx(1.959964 * math.sqrt(2 * 0.01 * 2 / 3 / 2), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("judgings", "reason", "items", "share"),
-    [
-        ([[0.5], [0.6]], "no_case_with_two_values", None, None), (np.empty((0, 2)), "no_case_with_two_values", None, None),
-        ([[0.5, 0.7]], "one_case", None, None), ([[0.5, 0.5], [0.5, 0.5]], None, 0.0, None), ([[0.0, 1.0], [1.0, 0.0]], None, 0.0, 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("judgings", "reason", "items", "share"), [
+    ([[0.5], [0.6]], "no_case_with_two_values", None, None), (np.empty((0, 2)), "no_case_with_two_values", None, None),
+    ([[0.5, 0.7]], "one_case", None, None), ([[0.5, 0.5], [0.5, 0.5]], None, 0.0, None), ([[0.0, 1.0], [1.0, 0.0]], None, 0.0, 1.0),
+])  # fmt: skip
 def test_what_cannot_be_said(judgings: object, reason: str | None, items: float | None, share: float | None) -> None:
     result = floor_of(np.array(judgings, dtype=np.float64))
     assert (result.reason, result.item_variance, result.judge_share) == (reason, items, share)
