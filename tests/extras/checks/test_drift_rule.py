@@ -1,4 +1,4 @@
-"""The rule of drift: by hand, and by simulation of judges with random verdicts. The shipped canary set, and how verdicts are read from replies."""
+"""The rule of drift, by hand and by simulation of judges; the shipped canary set, and how verdicts are read from replies."""
 
 import json
 import random
@@ -30,7 +30,7 @@ def test_what_counts_as_a_change() -> None:
     assert kept_verdicts(repeats) == {"a/score": 4, "c/contexts[1]": [1, 2]}
     kept: Verdicts = {"a/kept": True, "b/kept": False}
     changed: Verdicts = {"a/kept": False, "b/kept": False}
-    for again, drifted in (([changed] * 4 + [kept], False), ([changed] * 5, True), ([changed] * 4, False)):  # the last: not yet five times
+    for again, drifted in (([changed] * 4 + [kept], False), ([changed] * 5, True), ([changed] * 4, False)):  # then not yet five
         (verdict,) = changed_verdicts(kept, changed, again)
         assert verdict["drifted"] is drifted
     kept: Verdicts = {"a/kept": True, "b/kept": True, "c/kept": True, "d/score": 4, "e/verdict": "YES"}
@@ -79,7 +79,7 @@ class StableJudge(Judge):
 
 
 def found(kind: type[Judge], count: int, *, turned: float = 0, times: int = 1) -> int:
-    """How many of so many judges, of whose verdicts a share is turned after the baseline, raise an alarm in some of `times` checks."""
+    """How many judges, of whose verdicts a share is turned after the baseline, raise an alarm in some of `times` checks."""
     hits = 0
     for judge in map(kind, range(count)):
         kept = judge.baseline()

@@ -13,11 +13,13 @@ from ragpipe.extras.checks.fact_edits import REFUSAL, add_claim, change_date, ch
 from ragpipe.extras.checks.selftest import MUTATIONS, draw_mutants
 from ragpipe.metrics.shared.citations import citations_of
 
+CLAIMS = [
+    "The director is Ada Lind, and Otto Brandt looks after the boats in Graz.", "In 1931 a fire destroyed 12 of them.",
+]  # fmt: skip
 FOREIGN = Case(
     Sample(id="other", question="Who runs the Harbour Museum?"),
     Output(sample_id="other", answer="Ada Lind does.", chunks=[
-        Chunk(id="c1", doc_id="museum", rank=1,
-              text="The director is Ada Lind, and Otto Brandt looks after the boats in Graz. In 1931 a fire destroyed 12 of them."),
+        Chunk(id="c1", doc_id="museum", rank=1, text=" ".join(CLAIMS)),
         Chunk(id="c9", doc_id="museum", rank=2, text="Its shop, opened by PQR, sells prints, and Viola sells tea."),
     ]),
 )  # fmt: skip
@@ -127,10 +129,8 @@ def test_names_claims_and_refusals() -> None:
     subject = case("Maren Oduya met Ilse Hahn.", "Maren Oduya met Ilse Hahn", question="Whom did Maren Oduya meet?")
     for seed in range(5):
         assert (answer_of(change_name, subject, seed) or "").startswith("Maren Oduya met ")
-    claims = {"In 1931 a fire destroyed 12 of them.", "The director is Ada Lind, and Otto Brandt looks after the boats in Graz."}
-    answer = answer_of(add_claim, case("The mill was sold.", "The mill was sold.")) or ""
-    assert answer.startswith("The mill was sold. ")
-    assert answer.removeprefix("The mill was sold. ") in claims
+    answer = answer_of(add_claim, case("The mill was sold.", "The mill was sold."))
+    assert answer in [f"The mill was sold. {claim}" for claim in CLAIMS]
     own = case("The mill was sold.", [chunk.text for chunk in FOREIGN.contexts])
     assert made(add_claim, own) is None, "its own chunks support every sentence"
     assert read_refusal(REFUSAL, load_refusals("refusals.v2")).refused

@@ -1,4 +1,4 @@
-"""Two judges of the same cases: what counts as a disagreement, by hand; and `task=spot_check` at a local server, whose own log counts calls."""
+"""Two judges of the same cases: what counts as a disagreement, by hand; `task=spot_check` at a local server that counts."""
 
 import json
 from collections.abc import Iterator
@@ -88,9 +88,10 @@ GRADE = ScoreSpec("grade", 1, 5)
 
 
 def records(path: Path, cases: dict[str, tuple[float | None, bool | None]]) -> Path:
-    kinds = {"sample_id": pa.string(), "method": pa.string(), "repeat": pa.int64(), "grade": pa.float64(), "grade.passed": pa.bool_()}
-    rows = [dict(zip(kinds, (name, "m", 1, *cells), strict=True)) for name, cells in cases.items()]
-    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(kinds)), path)
+    names = ("sample_id", "method", "repeat", "grade", "grade.passed")
+    kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.bool_())
+    rows = [dict(zip(names, (name, "m", 1, *cells), strict=True)) for name, cells in cases.items()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema([*zip(names, kinds, strict=True)])), path)
     return path
 
 

@@ -24,7 +24,7 @@ def memory() -> Iterator[Any]:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """An empty server, named by the environment with its credentials."""
     with s3_server() as server:
-        named = {"ACCESS_KEY_ID": KEY_ID, "SECRET_ACCESS_KEY": SECRET, "ENDPOINT_URL": server.endpoint, "DEFAULT_REGION": "us-east-1"}
-        for name, value in {**named, "EC2_METADATA_DISABLED": "true"}.items():
+        names = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "EC2_METADATA_DISABLED", "ENDPOINT_URL", "DEFAULT_REGION")
+        for name, value in zip(names, (KEY_ID, SECRET, "true", server.endpoint, "us-east-1"), strict=True):
             monkeypatch.setenv(f"AWS_{name}", value)
         yield server

@@ -101,12 +101,13 @@ SUBJECTS = [
     ("Tern Desk", "We sell the Tern Desk.", "Tern Desk", "of"),
     ("Returns policy (2026)", "Text.", "the returns policy", "in"),
     ("Error codes", "Text. Error codes and an error.", 'the document "Error codes"', "in"),
-    ("Rate limits and retries", "We set a rate. As for Rate limits, see above.", 'the document "Rate limits and retries"', "in"),
+    ("Rate limits and retries", "We set a rate. As for Rate limits, see above.",
+     'the document "Rate limits and retries"', "in"),
     ("Project Atlas", "A project needs money. We began Project Atlas.", "Project Atlas", "of"),
     ("How a plan is made", "Text.", 'the document "How a plan is made"', "in"),
     ("Note on frost", "Text.", "the note on frost", "in"),
     ("Annual report 2025", "Text.", "the annual report 2025", "in"),
-]
+]  # fmt: skip
 """Title and text of a document, how it is named, and what stands before that."""
 
 

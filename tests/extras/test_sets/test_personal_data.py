@@ -1,5 +1,6 @@
-"""Personal data by their form: a table of texts made by hand, and what is found of it (numbers are of no one, or published examples). And out of
-a case: consistent placeholders, and what is left alone.
+"""Personal data by their form: texts made by hand, and what is found of it. In a case it becomes placeholders.
+
+Numbers are of no one, or published examples.
 """
 
 import itertools

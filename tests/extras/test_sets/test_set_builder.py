@@ -1,4 +1,4 @@
-"""From a log to a frozen set: what is dropped, what is drawn, what is said, and that order is nothing. `task=build_dataset` as it is typed."""
+"""From a log to a frozen set: what is dropped, drawn and said, that order is nothing; `task=build_dataset` as it is typed."""
 
 import json
 import random

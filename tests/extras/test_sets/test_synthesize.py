@@ -1,6 +1,4 @@
-"""`task=synthesize`: what it writes, its exit codes, and what it refuses. With a language model, at the wire: what is kept and dropped, what
-is counted, what is asked again, also after a kill.
-"""
+"""`task=synthesize`: what it writes and refuses; with a model, at the wire, what is kept, dropped, counted and asked again."""
 
 import json
 

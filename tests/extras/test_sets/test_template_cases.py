@@ -1,4 +1,4 @@
-"""Cases from templates: they fit their documents, on the handbook and on documents of any content; and the set that ragpipe ships of them."""
+"""Cases from templates fit their documents: the handbook, documents of any content; and the shipped set is made of them."""
 
 import json
 import re

@@ -19,7 +19,8 @@ ID = "0123456789ab"
 
 
 @pytest.mark.parametrize("parts", [
-    ("..", "x"), ("a", "..", "b"), ("",), (".",), ("a/b",), ("a\0",), ("link",), ("to", "x"), ("pipe",), ("folder",), ("absent",),
+    ("..", "x"), ("a", "..", "b"), ("",), (".",), ("a/b",), ("a\0",), ("link",), ("to", "x"), ("pipe",),
+    ("folder",), ("absent",),
 ])  # fmt: skip
 def test_what_is_no_regular_file_below_the_folder_is_refused(tmp_path: Path, parts: tuple[str, ...]) -> None:
     root = tmp_path / "root"
@@ -86,8 +87,8 @@ def test_each_hostile_folder_is_one_line_and_the_good_run_stays(tmp_path: Path) 
     assert states["aaaaaaaaaaaa"] == ("complete", "")
     expected = {**dict.fromkeys(names, "broken"), "format": "refused", "nan": "complete"}
     assert {name: states[run_id][0] for name, run_id in names.items()} == expected
-    told = {"json": "no readable JSON", "fifo": "no regular file", **dict.fromkeys(("device", "link", "final"), "symbolic link")}
-    told |= {"huge": "more than", "format": "format 99"}
+    told = {"json": "no readable JSON", "fifo": "no regular file", "huge": "more than", "format": "format 99"}
+    told |= dict.fromkeys(("device", "link", "final"), "symbolic link")
     assert {name: reason for name, reason in told.items() if reason not in states[names[name]][1]} == {}
     assert states[names["empty"]][1] == "no manifest.json"
 

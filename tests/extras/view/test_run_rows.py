@@ -58,13 +58,13 @@ def test_a_line_breaks_where_something_was_measured_in_another_way(tmp_path: Pat
     assert marks[1][2][0][1]["class"] == "run better"
 
 
-def hold(run: Path, *, updated: float | None = None, phase: Any = "judging", waiting_until: str | None = None, **owner: Any) -> None:
+def hold(run: Path, *, updated: float | None = None, phase: Any = "judging", until: str | None = None, **owner: Any) -> None:
     """Lock the folder for this process, or for another `owner`, and write what it shows of its progress."""
     me = this_process()
     lock = {"pid": me.pid, "host": me.host, "mark": me.mark, "command": "/x/ragpipe/__main__.py +experiment=e name=x", **owner}
     (run / ".lock").write_text(json.dumps(lock))
     state = ProgressState(
-        phase, me, iso_time(), iso_time(updated), CaseCounts(40, 10, 4), CallCounts(30, 25, 3, 2, 2), waiting_until=waiting_until,
+        phase, me, iso_time(), iso_time(updated), CaseCounts(40, 10, 4), CallCounts(30, 25, 3, 2, 2), waiting_until=until,
         rate_per_second=1.5, tokens=1234, usd=0.5, errors=1, error_groups={"rate_limit": 2, "<b>": 1}, seconds_left=95.0,
         command="/x/ragpipe/__main__.py +experiment=e 'data={a: 1}'",
     )  # fmt: skip
@@ -209,7 +209,7 @@ def test_no_wrong_value_takes_the_page_away(tmp_path: Path, file: str) -> None:
     good, bad = IDS[:2]
     listed_run(tmp_path / "x", good, 0.6)
     run = listed_run(tmp_path / "x", bad, 0.5, day=2).root
-    hold(run, waiting_until=iso_time())
+    hold(run, until=iso_time())
     (run / "gates.json").write_text(json.dumps({"gates": [{"outcome": "blocked", "sentence": "too low"}]}))
     if file not in LIVE:
         (run / ".lock").unlink()

@@ -1,5 +1,5 @@
-"""An HTTP endpoint as the system: what of the headers is struck out of its answers, where paths lead, how wide it is asked; the forms of
-endpoints (GET, chat completions, a stream that is refused), and how failures that pass are sent again."""
+"""An HTTP endpoint as the system: GET, chat completions, streams that are refused; proxies, redirects, width, secrets; and how
+failures that pass are sent again."""
 
 import asyncio
 import time

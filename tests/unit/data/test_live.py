@@ -1,5 +1,4 @@
-"""Systems that are asked, collected with a journal. What a Python system may be and return: objects with methods, classes, models; and
-which exceptions are met again."""
+"""Systems that are asked, collected with a journal: what a Python one may be and return, and which exceptions are met again."""
 
 import asyncio
 import os
@@ -49,7 +48,8 @@ async def test_a_system_never_sees_labels(plugin, tmp_path):
 
 
 @pytest.mark.parametrize(("function", "limit", "error"), [
-    ("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"), ("slow", 0.05, "timeout after 0.05 s"),
+    ("broken", 5.0, "ValueError: no index"), ("number", 5.0, "expected a text or a mapping"),
+    ("slow", 0.05, "timeout after 0.05 s"),
 ])  # fmt: skip
 async def test_what_goes_wrong_is_that_outputs_error(plugin, tmp_path, function, limit, error):
     found = await collect(PythonSystem(kind="python", callable=f"myrag:{function}", timeout_s=limit), tmp_path / "j.jsonl")
@@ -263,7 +263,8 @@ async def test_an_exception_is_told_with_its_file_and_line(forms):
 
 
 @pytest.mark.parametrize(("name", "fix"), [
-    ("forms:tupels", "did you mean tuples?"), ("forms.part:x", "is its folder on PYTHONPATH?"), ("froms:tuples", "did you mean forms?"),
+    ("forms:tupels", "did you mean tuples?"), ("froms:tuples", "did you mean forms?"),
+    ("forms.part:x", "is its folder on PYTHONPATH?"),
 ])  # fmt: skip
 def test_a_callable_that_is_not_there(forms, name, fix):
     with pytest.raises(ConfigError) as caught:

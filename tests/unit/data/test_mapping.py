@@ -279,7 +279,8 @@ def test_a_mapping_written_down_reads_back_as_the_same_mapping(file):
 
 
 @pytest.mark.parametrize(("option", "asked"), [
-    ("eval_set", {"input": {"query": "Who?"}}), ("golden_set", {"question": "Who?"}), ("query_logs", {"question": "Who?", "context": []}),
+    ("eval_set", {"input": {"query": "Who?"}}), ("golden_set", {"question": "Who?"}),
+    ("query_logs", {"question": "Who?", "context": []}),
     ("graphrag", {"question": "Who?", "ground_truth": "Ada.", "method": "m"}),
 ])  # fmt: skip
 def test_the_options_of_the_documents_read_timings_usage_and_errors(open_file, option, asked):

@@ -1,5 +1,4 @@
-"""Files that look wrong and are right are read as they stand. Files that are packed, named after another format, or written by id or by
-column are read as what they hold, or refused with the cure."""
+"""Files that look wrong, are packed, or named after another format: read as what they hold, or refused with the cure."""
 
 import gzip
 import io

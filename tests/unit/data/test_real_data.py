@@ -1,4 +1,4 @@
-"""The shipped options on the real files, with the counts of EXPECTED.json; and on small files as the source documents write them."""
+"""The shipped options on the real files, with the counts of EXPECTED.json; and on small files as documents write them."""
 
 import json
 from collections import Counter

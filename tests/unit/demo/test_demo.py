@@ -16,16 +16,16 @@ from ragpipe.data.settings import DatasetSettings
 FOLDER = Path(ragpipe.__file__).parent / "data" / "demo"
 METHODS = ("baseline", "rerank", "no_rerank_small_k")
 KINDS = {
-    "unsupported_claim", "irrelevant_context", "irrelevant_answer", "missing_citation", "quote_only_violation", "policy_violation",
-    "false_rejection", "false_acceptance", "training_cutoff_excuse", "retrieval_miss", "incomplete_answer", "hallucinated_unanswerable",
-    "system_error", "wrong_number", "wrong_name", "dangling_citation", "scope_miss", "stale_source", "empty_answer", "refusal_then_answer",
+    "unsupported_claim", "irrelevant_context", "irrelevant_answer", "missing_citation", "quote_only_violation",
+    "policy_violation", "false_rejection", "false_acceptance", "training_cutoff_excuse", "retrieval_miss", "incomplete_answer",
+    "hallucinated_unanswerable", "system_error", "wrong_number", "wrong_name", "dangling_citation", "scope_miss",
+    "stale_source", "empty_answer", "refusal_then_answer",
 }  # fmt: skip
 LINES = [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
+SAMPLES = [{key: value for key, value in line.items() if key != "outputs"} for line in LINES]
 CASES = [
-    Case(Sample.model_validate({key: value for key, value in line.items() if key != "outputs"}), Output(**output, sample_id=line["id"]))
-    for line in LINES for output in line["outputs"]
+    Case(Sample.model_validate(sample), Output(**output, sample_id=sample["id"]))
+    for sample, line in zip(SAMPLES, LINES, strict=True) for output in line["outputs"]
 ]  # fmt: skip
 
 
@@ -76,5 +76,5 @@ def test_the_shipped_option_reads_every_case_in_the_order_of_the_file_and_loses_
     section = yaml.safe_load((conf_dir() / "dataset" / "demo.yaml").read_text("utf-8"))
     records = list(open_dataset(DatasetSettings.model_validate(section), tmp_path))
     assert [record.output for record in records] == [case.output for case in CASES]
-    samples = [{key: value for key, value in line.items() if key != "outputs"} for line in LINES for _ in line["outputs"]]
+    samples = [sample for sample, line in zip(SAMPLES, LINES, strict=True) for _ in line["outputs"]]
     assert [record.sample.model_dump(mode="json", exclude_unset=True) for record in records] == samples

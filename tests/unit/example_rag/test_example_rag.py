@@ -176,12 +176,14 @@ async def test_post_and_get(client: TestClient) -> None:  # type: ignore[type-ar
     got = await (await client.get("/ask", params={"question": QUESTION, "folder_mode": "on"})).json()
     assert posted["answer"] == got["answer"] == "Weight: 640 g [1]"
     assert posted["selected_folders"] == got["selected_folders"] != []
-    assert sorted(posted) == ["abstained", "answer", "chunks", "citations", "folder_mode", "selected_folders", "timings", "version"]
+    names = "answer chunks citations abstained folder_mode selected_folders timings version"
+    assert set(posted) == set(names.split())
     assert set(posted["timings"]) == {"folder_selection", "retrieval", "generation"}
 
 
 @pytest.mark.parametrize(("body", "message"), [
-    ("{", "Expecting"), ("[1]", "no question"), ("{}", "no question"), ('{"question": "x", "folder_mode": "sideways"}', "sideways"),
+    ("{", "Expecting"), ("[1]", "no question"), ("{}", "no question"),
+    ('{"question": "x", "folder_mode": "sideways"}', "sideways"),
 ])  # fmt: skip
 async def test_wrong_requests_get_a_reason(client: TestClient, body: str, message: str) -> None:  # type: ignore[type-arg]
     response = await client.post("/ask", data=body)

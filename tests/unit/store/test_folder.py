@@ -36,8 +36,8 @@ def test_iterations_in_order_and_no_run_said_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "", ".", "..", "../x", "a/../../x", "/etc", "a//b", "a/", ".hidden", "a/.git", "latest", "team/latest", "runs.md", "a\\b", "c:x",
-    "a\nb", "a\x00b", "\x1b[2J", " a", "a ", "x" * 201, "\ud800",
+    "", ".", "..", "../x", "a/../../x", "/etc", "a//b", "a/", ".hidden", "a/.git", "latest", "team/latest", "runs.md", "a\\b",
+    "c:x", "a\nb", "a\x00b", "\x1b[2J", " a", "a ", "x" * 201, "\ud800",
 ])  # fmt: skip
 def test_a_name_that_escapes_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError) as found:

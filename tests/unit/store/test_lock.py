@@ -94,7 +94,8 @@ def test_many_at_once_are_never_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("module", "name", "number", "told"), [
-    (fcntl, "flock", errno.ENOLCK, r"has no file locks.*choose a folder"), (os, "open", errno.EACCES, r"another user.*remove the file"),
+    (fcntl, "flock", errno.ENOLCK, r"has no file locks.*choose a folder"),
+    (os, "open", errno.EACCES, r"another user.*remove the file"),
 ])  # fmt: skip
 def test_what_keeps_a_folder_from_being_locked_is_said(tmp_path, monkeypatch, module, name: str, number: int, told: str) -> None:
     def fail(*_: object) -> None:

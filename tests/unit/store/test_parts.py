@@ -18,7 +18,8 @@ from tests.support.memory import quick_folder
 pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([
-    pa.field("id", pa.string(), metadata={"description": "an id"}), pa.field("value", pa.float64()), pa.field("tags", pa.list_(pa.string())),
+    pa.field("id", pa.string(), metadata={"description": "an id"}), pa.field("value", pa.float64()),
+    pa.field("tags", pa.list_(pa.string())),
 ])  # fmt: skip
 some_rows = st.fixed_dictionaries({
     "id": st.text(st.characters(exclude_categories=["Cs"]), max_size=8), "value": st.none() | st.floats(allow_nan=False),

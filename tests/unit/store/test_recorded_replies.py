@@ -1,5 +1,4 @@
-"""The replies of a finished run, or of a recording in a file, are found by their keys, whatever the order of asking; the first row of a key
-counts."""
+"""The replies of a finished run, or of a recording, are found by their keys in any order; the first row of a key counts."""
 
 import json
 import random
@@ -104,10 +103,12 @@ async def test_replies_at_hand_are_those_that_would_be_awaited(tmp_path: Path, r
 
 def asked(number: int, **cells: Any) -> dict[str, Any]:
     """A row of a recording, with the place where it was asked."""
-    place = {"method": "m", "iteration": 1, "metric": "correctness", "step": "grade", "turn": "ask", "template_version": "v2"}
-    given = {"judge": "reader/m@recorded", "reply": f'{{"score": {number}}}', "model": "m", "finish_reason": "stop", "tokens_out": 7}
-    way = {"output_mode": "json_schema", "sent": '{"max_tokens":2048}', "wire_hash": sha256("body"), "attempts": 1, "paid_by": "run/1"}
-    return {**row(number), "repeat": 1, **place, **given, **way, **cells}
+    return {
+        **row(number), "method": "m", "repeat": 1, "iteration": 1, "metric": "correctness", "step": "grade", "turn": "ask",
+        "template_version": "v2", "judge": "reader/m@recorded", "reply": f'{{"score": {number}}}', "model": "m",
+        "finish_reason": "stop", "tokens_out": 7, "paid_by": "run/1", "attempts": 1, "output_mode": "json_schema", "sent": '{"max_tokens":2048}',
+        "wire_hash": sha256("body"), **cells,
+    }  # fmt: skip
 
 
 def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -119,8 +120,9 @@ def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
 def test_a_reply_is_found_by_its_key_and_paid_for_by_the_recording(tmp_path: Path) -> None:
     replies = read_recorded_file(written(tmp_path, [asked(1), asked(2)]))
     assert replies.get(sha256("key 2")) == Call(
-        key=sha256("key 2"), payload_id="", judge="reader/m@recorded", status="ok", text='{"score": 2}', model="m", finish_reason="stop",
-        tokens_in=2, tokens_out=7, answers=1, output_mode="json_schema", sent={"max_tokens": 2048}, run_id="recording-2026-11-22",
+        key=sha256("key 2"), payload_id="", judge="reader/m@recorded", status="ok", text='{"score": 2}', model="m",
+        finish_reason="stop", tokens_in=2, tokens_out=7, answers=1, output_mode="json_schema", sent={"max_tokens": 2048},
+        run_id="recording-2026-11-22",
     )  # fmt: skip
     assert replies.get(sha256("key 3")) is None
     assert len(replies) == 2
