@@ -2,6 +2,7 @@
 
 import math
 
+import decisions as benchmark
 import numpy as np
 import pytest
 
@@ -58,3 +59,8 @@ def test_ranks_and_methods_add_up_and_the_order_of_rows_means_nothing() -> None:
     assert ranks.sum(axis=1) == pytest.approx(np.ones(3))
     order = np.lexsort((questions, methods))
     assert rank_stability(scores[order], methods[order], questions[order], draws=2000) == result
+
+
+def test_questions_make_the_leader_less_sure_than_weights_alone() -> None:
+    alone, both = benchmark.close_methods(20, seed=21)
+    assert alone > both + 0.05

@@ -43,7 +43,7 @@ def test_texts_never_become_markup():
     assert "&lt;img" in page  # the question, as text
 
 
-def test_the_page_has_the_texts_the_reference_where_the_score_is_measured_by_it_and_nothing_of_the_draw():
+def test_the_page_has_the_texts_and_nothing_of_the_draw_and_the_reference_only_where_it_is_asked_for():
     page = html()
     about, cases = block_json(page, "about"), block_json(page, "d0")
     assert [case["item"] for case in cases] == ["i1", "i2"]
@@ -52,7 +52,6 @@ def test_the_page_has_the_texts_the_reference_where_the_score_is_measured_by_it_
     text = re.sub(r'<script type="text/plain".*?</script>', "", page) + repr(about) + repr(cases)
     for secret in ("run7", "stratum_7", "0.125", "0.375", "the reference", "d" * 64, "strata"):
         assert secret not in text
-
     assert block_json(html(with_reference=True), "d0")[1]["references"] == ["the reference"]
 
 

@@ -15,8 +15,6 @@ from ragpipe.judge.settings import JudgeSettings
 
 MODEL = "openai/gpt-4o-mini-2024-07-18"
 LOCAL = {"model": "hosted_vllm/m@abcdef1", "api_base": "http://h/v1"}
-
-
 BOTH = {"temperature", "seed"}
 
 
@@ -94,10 +92,8 @@ def test_what_does_not_fit_into_the_window_is_not_sent_with_a_margin_where_our_c
 
 
 def test_no_reasoning_model_of_litellms_table_is_said_to_have_no_thinking_mode():
-    rows = pricing._bundled()[1]
-    names = [
-        name if "/" in name else f"{row.get('litellm_provider')}/{name}" for name, row in rows.items() if row.get("supports_reasoning")
-    ]
+    rows = {name: row for name, row in pricing._bundled()[1].items() if row.get("supports_reasoning")}
+    names = [name if "/" in name else f"{row.get('litellm_provider')}/{name}" for name, row in rows.items()]
     assert len(names) > 300
     assert [name for name in names if not capabilities(name).thinks] == []
 
@@ -195,10 +191,9 @@ def test_a_password_or_key_in_an_address_or_name_is_refused_and_not_shown(key, v
     assert "hunter2" not in str(caught.value) + repr(caught.value.errors())
 
 
-@pytest.mark.parametrize("text", [MODEL, "http://127.0.0.1:8000/v1", "conf/judge/llm.yaml", "2024-spring-season",
-                                  "hosted_vllm/Qwen/Qwen2.5-7B-Instruct"])  # fmt: skip
-def test_ordinary_values_are_no_keys(text):
-    assert not looks_like_key(text)
+def test_ordinary_values_are_no_keys():
+    ordinary = [MODEL, "http://127.0.0.1:8000/v1", "conf/judge/llm.yaml", "2024-spring-season", "hosted_vllm/Qwen/Qwen2.5-7B-Instruct"]
+    assert [text for text in ordinary if looks_like_key(text)] == []
 
 
 def test_what_is_in_which_identity():

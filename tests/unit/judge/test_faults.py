@@ -7,11 +7,7 @@ import pytest
 from ragpipe.core.errors import ProviderUnusable
 from tests.support.asking import CLIENTS, SENTINEL, VARIABLE, ask, question, settings
 
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch):
-    monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt, **_: 0.01 * attempt)
-
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 # fault, tries seen by the server (retries = 2), status of the call, a piece of its message
 FAILURES = [
@@ -99,10 +95,9 @@ async def test_a_broken_connection_is_a_network_fault(serve, client, fault):
 @pytest.mark.thorough(tried=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("fault", ["hang", "drip:every=0.05"])
+@pytest.mark.parametrize("fault", ["hang:after=1", "drip:after=1,every=0.05"])
 async def test_the_deadline_is_total(serve, client, fault):
-    name, _, rest = fault.partition(":")
-    server = serve(f"{name}:after=1" + (f",{rest}" if rest else ""))
+    server = serve(fault)
     await ask(settings(server.url, client=client))  # imports take longer than the deadline
     server.faults[0].options["after"] = "2"
     found = settings(server.url, client=client, timeout_s=0.3, retries=1, concurrency=1)
@@ -111,21 +106,15 @@ async def test_the_deadline_is_total(serve, client, fault):
     assert 150 <= call.latency_ms < 1500  # on a busy machine the deadline begins well before the request is sent
 
 
-@pytest.mark.thorough(tried=2)
+@pytest.mark.thorough(tried=4)
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("fault", ["500", "429_no_header", "reset", "empty_content", "invalid_json"])
-async def test_a_passing_fault_costs_one_more_try(serve, client, fault):
-    server = serve(f"{fault}:first=1")
-    (call,) = await ask(settings(server.url, client=client))
-    assert (server.tries, call.status, call.attempts) == (2, "ok", 2)
-
-
-@pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("fault", ["429_per_minute", "429_gemini", "429_gemini:again=0.1s", "quota_words:retry_after=0.1"])
-async def test_a_limit_that_passes_is_no_used_up_account_whatever_it_says_of_billing(serve, client, fault):
-    name, _, rest = fault.partition(":")
-    server = serve(f"{name}:first=1" + (f",{rest}" if rest else ""))
+@pytest.mark.parametrize("fault", [
+    "500:first=1", "429_no_header:first=1", "reset:first=1", "empty_content:first=1", "invalid_json:first=1",
+    # no used-up account, whatever they say of billing
+    "429_per_minute:first=1", "429_gemini:first=1", "429_gemini:first=1,again=0.1s", "quota_words:first=1,retry_after=0.1",
+])  # fmt: skip
+async def test_a_passing_fault_or_limit_costs_one_more_try(serve, client, fault):
+    server = serve(fault)
     (call,) = await ask(settings(server.url, client=client))
     assert (server.tries, call.status, call.attempts) == (2, "ok", 2)
 

@@ -1,5 +1,6 @@
 """A sentinel key: in no call, no error, no log line, no output, and at no other host."""
 
+import hashlib
 import logging
 import traceback
 
@@ -12,11 +13,7 @@ from tests.support.asking import CLIENTS, SENTINEL, VARIABLE, ask, question, set
 FAULTS = ["400", "401", "403", "404", "quota", "500", "reset", "invalid_json", "html", "refusal", "length", "context_length"]
 
 
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch):
-    monkeypatch.setattr("ragpipe.judge.attempts.backoff", lambda attempt, **_: 0.01)
-
-
+@pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_in_no_text(serve, client, caplog, capfd):
     caplog.set_level(logging.DEBUG)
@@ -26,11 +23,8 @@ async def test_in_no_text(serve, client, caplog, capfd):
             seen += await ask(settings(serve(fault).url, client=client, retries=1), question("a"), question("b"))
         except ProviderUnusable as error:
             seen.append("".join(traceback.format_exception(error)))
-    out, err = capfd.readouterr()
     assert len(seen) >= len(FAULTS)
-    assert SENTINEL not in repr(seen)
-    assert SENTINEL not in caplog.text
-    assert SENTINEL not in out + err
+    assert SENTINEL not in repr(seen) + caplog.text + "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -72,8 +66,6 @@ async def test_not_at_the_host_of_a_redirect(serve, client):
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_the_users_openai_key_is_not_sent_to_an_api_base_that_did_not_ask_for_it(serve, client, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SENTINEL)
-    import hashlib
-
     server = serve()
     await ask(settings(server.url, client=client, api_key_env=None))
     assert server.log[0]["auth"] != hashlib.sha256(f"Bearer {SENTINEL}".encode()).hexdigest()[:12]

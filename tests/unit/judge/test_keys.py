@@ -23,12 +23,9 @@ from ragpipe.store.call_store import CallStore
 from ragpipe.testing.scripted import make_case, shipped_metric
 from tests.unit.judge.test_reply_corpus import Scripted
 
-GOLDEN_PAYLOADS = {
-    "claims": "cdcc930ac6bb9536",
-    "verdicts": "7e4ceb5db88b7e69",
-    "two_axes": "77e6eb368938634b",
-    "yes_no": "10129dd667adc042",
-}
+GOLDEN_PAYLOADS: dict[type[Answer], str] = {
+    Claims: "cdcc930ac6bb9536", Verdicts: "7e4ceb5db88b7e69", TwoAxes: "77e6eb368938634b", YesNo: "10129dd667adc042",
+}  # fmt: skip
 MESSAGES = ({"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it?\nZürich"})
 
 
@@ -68,11 +65,7 @@ def test_another_question(edit: dict[str, Any]) -> None:
 
 def test_golden_keys() -> None:
     """Frozen when the first version was published: a change here bills every user again. Payload ids of fixed messages."""
-    found = {
-        name: Payload(MESSAGES, answer_schema(kind)).id[:16]
-        for name, kind in (("claims", Claims), ("verdicts", Verdicts), ("two_axes", TwoAxes), ("yes_no", YesNo))
-    }
-    assert found == GOLDEN_PAYLOADS
+    assert {kind: Payload(MESSAGES, answer_schema(kind)).id[:16] for kind in GOLDEN_PAYLOADS} == GOLDEN_PAYLOADS
 
 
 SEEDS = range(12)
@@ -103,7 +96,6 @@ class TextJudge(Scripted):
         super().__init__(())
 
     def reply(self, step: str, user: str) -> Any:
-        items = [(int(a or b), text) for a, b, text in _NUMBERED.findall(user)]
         if step == "extract":
             return {"claims": [f"Claim {n} is {GOOD if n % 3 else 'refused'}." for n in range(1, 6)]}
         if step == "nuggetize":
@@ -116,16 +108,10 @@ class TextJudge(Scripted):
             placed = [int(n) for n, _, text in _NUMBERED.findall(contexts) if "chunk 2" in text]
             listed = [int(n) for _, n, _ in _NUMBERED.findall(claims)]
             return {"verdicts": [{"index": n, "reason": "", "contexts": placed} for n in listed]}
-        listed_items = self._asked_about(step, user, items)
-        return {"verdicts": [_verdict(step, number, text) for number, text in listed_items], "reason": "", "score": 0.5}
-
-    @staticmethod
-    def _asked_about(step: str, user: str, items: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """The items that the step wants verdicts on: those after the heading of its own list."""
         heads = {"verify": "Claims:", "check": "Claims:", "assign": "Nuggets:", "support": "Citations,", "examine": "Rules "}
-        if step in heads:
-            return [(int(a or b), text) for a, b, text in _NUMBERED.findall(user[user.index(heads[step]) :])]
-        return items
+        listed = user[user.index(heads.get(step, "")) :]  # the step wants verdicts on what is after the heading of its own list
+        verdicts = [_verdict(step, int(a or b), text) for a, b, text in _NUMBERED.findall(listed)]
+        return {"verdicts": verdicts, "reason": "", "score": 0.5}
 
     async def ask(self, question: Any, paid: Any) -> Any:
         step = question.step.rpartition(" / ")[2]
@@ -140,10 +126,10 @@ def _case() -> Case:
     return make_case(answer, texts, references=["The permit was granted."])
 
 
-def _measured(metric: Metric, seed: int | None, tmp_path: Any, judge: Scripted | None = None) -> tuple[Any, list[str]]:
+def _measured(metric: Metric, seed: int | None, tmp_path: Any) -> tuple[Any, list[str]]:
     """What the metric says of the case under this seed, and the last messages of its questions."""
     store = CallStore(tmp_path / f"{metric.name}-{seed}.sqlite", run_id="r")
-    transport = judge or TextJudge()
+    transport = TextJudge()
     session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=store, shuffle_seed=seed)
     case = _case()
     try:
@@ -152,23 +138,15 @@ def _measured(metric: Metric, seed: int | None, tmp_path: Any, judge: Scripted |
         asyncio.run(session.close())
         store.close()
     scores = [scores] if isinstance(scores, Score) else list(scores)
-    return [(s.name, s.value, s.status, s.details) for s in scores], [
-        question.payload.messages[-1]["content"] for question in transport.asked
-    ]
+    shown = [question.payload.messages[-1]["content"] for question in transport.asked]
+    return [(s.name, s.value, s.status, s.details) for s in scores], shown
 
 
 METRICS: Mapping[str, dict[str, Any]] = {
-    "faithfulness": {"batch": 3},
-    "context_recall": {},
-    "context_precision": {},
-    "context_relevance": {},
-    "relevance_grade": {},
-    "context_utilization": {},
-    "noise_sensitivity": {},
-    "nuggets": {},
-    "citation": {"markers": True},
+    "faithfulness": {"batch": 3}, "context_recall": {}, "context_precision": {}, "context_relevance": {}, "relevance_grade": {},
+    "context_utilization": {}, "noise_sensitivity": {}, "nuggets": {}, "citation": {"markers": True},
     "policy_compliance": {"patterns": [], "policies": {f"p{n}": f"Rule {n}: {GOOD if n % 2 else 'not'}." for n in range(1, 6)}},
-}
+}  # fmt: skip
 
 
 @pytest.mark.thorough(tried=3)

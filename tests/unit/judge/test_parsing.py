@@ -155,25 +155,16 @@ def test_each_object_of_a_text_is_found_once():
     assert found == [{"a": {"b": 1}}, {"b": 1}, {"c": [{"d": 2}]}, {"d": 2}]
 
 
-def test_a_fault_inside_a_list_is_placed():
-    with pytest.raises(Unparsable, match=r"the key `verdicts\[1\]\.supported` is missing"):
-        read_answer('{"verdicts": [{"index": 1, "supported": true}, {"index": 2}]}', Verdicts)
-
-
-@pytest.mark.parametrize("value", [
-    "true or false", "true false", "true but not all of it", "true/false", "true, false", "!true", "true // not false\n",
+@pytest.mark.parametrize(("text", "answer", "why"), [
+    ('{"verdicts": [{"index": 1, "supported": true}, {"index": 2}]}', Verdicts, r"the key `verdicts\[1\]\.supported` is missing"),
+    *((text, Claims, "cut off") for text in ('{"claims": ["a is b", "c is not', '{"claims": ["a is b"', '{"claims": ["a is b",')),
+    *((f'{{"claim": "c", "supported": {value}}}', CheckedClaim, "one plain value") for value in (
+        "true or false", "true false", "true but not all of it", "true/false", "true, false", "!true", "true // not false\n",
+    )),
 ])  # fmt: skip
-def test_a_verdict_that_says_two_things_is_none(value):
-    with pytest.raises(Unparsable, match="one plain value"):
-        read_answer(f'{{"claim": "c", "supported": {value}}}', CheckedClaim)
-
-
-@pytest.mark.parametrize("text", [
-    '{"claims": ["a is b", "c is not', '{"claims": ["a is b"', '{"claims": ["a is b",',
-])  # fmt: skip
-def test_a_list_that_breaks_off_is_not_taken_for_all_of_it(text):
-    with pytest.raises(Unparsable, match="cut off"):
-        read_answer(text, Claims)
+def test_a_list_with_a_fault_or_without_its_end_and_a_verdict_that_says_two_things_are_refused(text, answer, why):
+    with pytest.raises(Unparsable, match=why):
+        read_answer(text, answer)
 
 
 @pytest.mark.parametrize(("first", "repeated", "last"), [('{"x": ', "4", "!"), ('{"x"', ":", ""), ('{"x": ', "'", "")])
