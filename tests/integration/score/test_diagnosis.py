@@ -114,10 +114,7 @@ def test_order_words_and_rules_are_configuration(tmp_path: Path) -> None:
     settings = ScoringSettings(diagnosis={"hallucination": {"order": 2}, "mine": mine, "retrieval_failure": None})
     score(tmp_path, SPECS, settings)
     assert records(tmp_path)[0]["diagnosis"] == ["mine", "hallucination"]
-
-
-def test_words_belong_to_the_run_that_shows_them() -> None:
-    """metrics.json holds them: a run with other words is another folder, never one whose report says something else."""
+    # metrics.json holds the words: a run with others is another folder, never one whose report says something else
     worded = ScoringSettings(diagnosis={"hallucination": {"message": "It lies."}})
     assert worded.identity() != ScoringSettings().identity()
 

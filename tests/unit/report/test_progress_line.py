@@ -37,6 +37,10 @@ def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False
     return progress_line(state(**values), label="judging", elapsed=elapsed, is_ended=is_ended, width=width, now=NOW)
 
 
+WIDE = "12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429)"
+SENT = "96 sent, 90 answered, 2 without a reply"
+
+
 @pytest.mark.parametrize(
     ("width", "expected"),
     [
@@ -44,17 +48,9 @@ def line(width: int | None = None, elapsed: float = 20.0, is_ended: bool = False
         (45, "judging █░░░░ 12/40 | 1:20 left | $0.1234"),
         (60, "judging ██░░░░░ 12/40 | 1:20 left | $0.1234 | 1 error"),
         (80, "judging ███░░░░░░░ 12/40 | 1:20 left | $0.1234 | 1 error (refused 1)"),
-        (100, "judging ███░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429)"),
-        (
-            140,
-            "judging █████░░░░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429) | 96 sent, 90 answered | "
-            "4 in flight",
-        ),
-        (
-            200,
-            "judging ███████░░░░░░░░░░░░░░░░░░ 12/40 cases | 1:20 left | $0.1234 | 1 error (refused 1) | waits 12 s (429) | 96 sent, 90 "
-            "answered, 2 without a reply | 4 in flight | 4.5/s | 12,345 tokens",
-        ),
+        (100, f"judging ███░░░░░░░░░ {WIDE}"),
+        (140, f"judging █████░░░░░░░░░░░░ {WIDE} | 96 sent, 90 answered | 4 in flight"),
+        (200, f"judging ███████░░░░░░░░░░░░░░░░░░ {WIDE} | {SENT} | 4 in flight | 4.5/s | 12,345 tokens"),
     ],
 )
 def test_what_does_not_fit_falls_away_from_the_end(width: int, expected: str) -> None:
@@ -64,12 +60,10 @@ def test_what_does_not_fit_falls_away_from_the_end(width: int, expected: str) ->
 def test_what_a_line_says_of_errors_prices_and_its_end() -> None:
     """What is in flight or waits at the end of an interrupted run is no news: it was given up."""
     whole = {**BUSY, "calls": CallCounts(sent=120, answered=120), "seconds_left": 0.0, "done": 40}
-    assert line(elapsed=62.4, is_ended=True, **whole) == (
-        "judging 40/40 cases | 1:02 | $0.1234 | 1 error | 120 sent, 120 answered | 4.5/s | 12,345 tokens"
-    )
-    assert line(elapsed=24.0, is_ended=True, **BUSY) == (
-        "judging 12/40 cases | stopped after 0:24 | $0.1234 | 1 error | 96 sent, 90 answered, 2 without a reply | 4.5/s | 12,345 tokens"
-    )
+    paid, rate = "$0.1234 | 1 error", "4.5/s | 12,345 tokens"
+    ended = line(elapsed=62.4, is_ended=True, **whole)
+    assert ended == f"judging 40/40 cases | 1:02 | {paid} | 120 sent, 120 answered | {rate}"
+    assert line(elapsed=24.0, is_ended=True, **BUSY) == f"judging 12/40 cases | stopped after 0:24 | {paid} | {SENT} | {rate}"
     kinds = {"errors": 4, "error_groups": {"deadline": 1, "refused": 3, "budget": 1, "cut_short": 1}}
     assert line(**kinds) == "judging 12/40 cases | estimating | 4 errors (refused 3, budget 1, cut_short 1)"
     assert line(width=60, **kinds) == "judging ██░░░░░ 12/40 | estimating | 4 errors"
@@ -80,8 +74,7 @@ def test_what_a_line_says_of_errors_prices_and_its_end() -> None:
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now

@@ -227,16 +227,14 @@ def test_a_mapping_that_names_the_unit_of_times_is_believed(dataset: dict[str, A
 
 
 GOLD = "relevant_docs or relevant_chunks or gains or anchors"
+ROLES = ("anchors", "anchors[].role")
 # metric -> (the rules judge answers, embedder, labels)
 BY_HAND = {
     "faithfulness": ("yes", False, ("answer", "contexts")),
     "correctness": ("no", False, ("answer", "reference")),
     "context_precision": ("partly", False, ("contexts",)),  # with a reference only
-    "recency_conflict": (
-        "partly",  # whether both notes are acknowledged is a question to a model, whether the newer is cited is not
-        False,
-        ("answer", "contexts", "citations", "anchors", "anchors[].role", "recency_conflict_rule"),
-    ),
+    # whether both notes are acknowledged is a question to a model, whether the newer is cited is not
+    "recency_conflict": ("partly", False, ("answer", "contexts", "citations", *ROLES, "recency_conflict_rule")),
     "retrieval": ("yes", False, ("contexts", f"{GOLD} or required_support_groups")),
     "attribution_hit": ("yes", False, ("contexts", "citations", GOLD)),
     "abstention": ("yes", False, ("answerable=false", "answer or abstained")),
