@@ -14,12 +14,10 @@ from ragpipe.core.errors import ProviderUnusable
 from ragpipe.judge.http import proxy_for
 from ragpipe.judge.litellm_client import LitellmClient
 from ragpipe.judge.settings import JudgeSettings
-from tests.support.asking import SENTINEL, ask, question, settings
+from tests.support.asking import CLIENTS, SENTINEL, ask, question, settings
 from tests.support.rows import first_rows
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
-
-CLIENTS = ["direct", "litellm"]
 
 
 @pytest.fixture(autouse=True)

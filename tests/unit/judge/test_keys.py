@@ -15,7 +15,7 @@ from ragpipe.core.score import Score
 from ragpipe.judge.answer_type import Answer, Integer, answer_schema
 from ragpipe.judge.answers import ANSWER_TYPES, ClaimOrigins, Claims, QuotedVerdicts, TwoAxes, Verdicts, YesNo
 from ragpipe.judge.case_judge import CaseJudge, ShownOrder, shown_order
-from ragpipe.judge.question import judge_parts, key_parts, question_key
+from ragpipe.judge.question import Question, judge_parts, key_parts, question_key
 from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.base import Metric
@@ -89,35 +89,28 @@ def _verdict(kind: str, number: int, text: str) -> dict[str, Any]:
     return {"index": number, **forms[kind]}
 
 
-class TextJudge(Scripted):
-    """A transport that answers by what the items of a question say, never by their place or number."""
+def _reply(step: str, user: str) -> Any:
+    """By what the items of a question say, never by their place or number."""
+    if step == "extract":
+        return {"claims": [f"Claim {n} is {GOOD if n % 3 else 'refused'}." for n in range(1, 6)]}
+    if step == "nuggetize":
+        words = [f"Nugget {n} is {GOOD if n % 2 else 'refused'}." for n in range(1, 5)]
+        return {"nuggets": [{"nugget": text, "importance": "vital"} for text in words]}
+    if step == "coverage":
+        return {"claims": [{"claim": "One.", "marker": "[1]", "cited": True}]}
+    if step == "trace":
+        contexts, claims = user.split("Claims:")
+        placed = [int(n) for n, _, text in _NUMBERED.findall(contexts) if "chunk 2" in text]
+        listed = [int(n) for _, n, _ in _NUMBERED.findall(claims)]
+        return {"verdicts": [{"index": n, "reason": "", "contexts": placed} for n in listed]}
+    heads = {"verify": "Claims:", "check": "Claims:", "assign": "Nuggets:", "support": "Citations,", "examine": "Rules "}
+    listed = user[user.index(heads.get(step, "")) :]  # the step wants verdicts on what is after the heading of its own list
+    verdicts = [_verdict(step, int(a or b), text) for a, b, text in _NUMBERED.findall(listed)]
+    return {"verdicts": verdicts, "reason": "", "score": 0.5}
 
-    def __init__(self) -> None:
-        super().__init__(())
 
-    def reply(self, step: str, user: str) -> Any:
-        if step == "extract":
-            return {"claims": [f"Claim {n} is {GOOD if n % 3 else 'refused'}." for n in range(1, 6)]}
-        if step == "nuggetize":
-            words = [f"Nugget {n} is {GOOD if n % 2 else 'refused'}." for n in range(1, 5)]
-            return {"nuggets": [{"nugget": text, "importance": "vital"} for text in words]}
-        if step == "coverage":
-            return {"claims": [{"claim": "One.", "marker": "[1]", "cited": True}]}
-        if step == "trace":
-            contexts, claims = user.split("Claims:")
-            placed = [int(n) for n, _, text in _NUMBERED.findall(contexts) if "chunk 2" in text]
-            listed = [int(n) for _, n, _ in _NUMBERED.findall(claims)]
-            return {"verdicts": [{"index": n, "reason": "", "contexts": placed} for n in listed]}
-        heads = {"verify": "Claims:", "check": "Claims:", "assign": "Nuggets:", "support": "Citations,", "examine": "Rules "}
-        listed = user[user.index(heads.get(step, "")) :]  # the step wants verdicts on what is after the heading of its own list
-        verdicts = [_verdict(step, int(a or b), text) for a, b, text in _NUMBERED.findall(listed)]
-        return {"verdicts": verdicts, "reason": "", "score": 0.5}
-
-    async def ask(self, question: Any, paid: Any) -> Any:
-        step = question.step.rpartition(" / ")[2]
-        user = question.payload.messages[-1]["content"]
-        self.replies = [*([""] * len(self.asked)), json.dumps(self.reply(step, user))]
-        return await super().ask(question, paid)
+def judge_of_texts(question: Question) -> str:
+    return json.dumps(_reply(question.step.rpartition(" / ")[2], question.payload.messages[-1]["content"]))
 
 
 def _case() -> Case:
@@ -129,7 +122,7 @@ def _case() -> Case:
 def _measured(metric: Metric, seed: int | None, tmp_path: Any) -> tuple[Any, list[str]]:
     """What the metric says of the case under this seed, and the last messages of its questions."""
     store = CallStore(tmp_path / f"{metric.name}-{seed}.sqlite", run_id="r")
-    transport = TextJudge()
+    transport = Scripted(judge_of_texts)
     session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=store, shuffle_seed=seed)
     case = _case()
     try:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ragpipe.core.call import Call, Paid
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.sample import CaseKey, Chunk
 from ragpipe.judge.answer_type import Answer
@@ -14,7 +13,6 @@ from ragpipe.judge.answers import Grade05, QuotedVerdicts
 from ragpipe.judge.case_judge import CaseJudge
 from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.judge.provider_state import OutputModeFallback
-from ragpipe.judge.question import Question
 from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.store.call_store import CallStore
@@ -41,18 +39,10 @@ REPLIES: dict[type[Answer], str] = {
 }
 
 
-class ByAnswer(Scripted):
-    """A transport that replies by the type of the answer."""
-
-    async def ask(self, question: Question, paid: Paid) -> Call:
-        self.replies.append(REPLIES[question.answer])
-        return await super().ask(question, paid)
-
-
 def asked(path: Path, **options: Any) -> list[tuple[str, Any]]:
     """Key and request body of each question that this judge is asked: whether long contexts support a claim, and for a grade."""
     judge = JudgeSettings(**{"model": MODEL, "api_base": "http://127.0.0.1:1/v1", **options})
-    store, transport = CallStore(path, run_id="r"), ByAnswer([])
+    store, transport = CallStore(path, run_id="r"), Scripted(lambda question: REPLIES[question.answer])
     session = JudgeSession(
         identity=judge.identity_of_judge(), label=judge.label, transport=transport, store=store, shuffle_seed=judge.shuffle_seed,
     )  # fmt: skip

@@ -8,7 +8,7 @@ raw texts have this shape; the words are our own.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +170,14 @@ def test_a_value_with_another_values_fence_in_it_stays_whole() -> None:
 
 
 class Scripted(Transport):
-    """A transport that gives these replies in order and keeps what it was asked."""
+    """A transport that gives these replies in order, or the reply of a function to a question, and keeps what it was asked."""
 
-    def __init__(self, replies: Sequence[str]):
-        self.replies, self.asked = list(replies), list[Question]()
+    def __init__(self, replies: Sequence[str] | Callable[[Question], str]):
+        self.replies, self.asked = replies, list[Question]()
 
     async def ask(self, question: Question, paid: Paid) -> Call:
         self.asked.append(question)
-        text = self.replies[len(self.asked) - 1]
+        text = self.replies(question) if callable(self.replies) else self.replies[len(self.asked) - 1]
         return Call(question.key, question.payload.id, question.judge, "ok", text=text, model="m")
 
 
