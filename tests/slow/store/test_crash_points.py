@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -139,21 +139,26 @@ def again(program: str, folder: Path) -> None:
     exec(compile(program, "<next start>", "exec"), values)
 
 
-def points(program: str, folder: Path) -> list[tuple[str, int]]:
-    """(system call, its number from the program's start) of all calls after `begin()` that touch the folder's files."""
+def traced(program: str, folder: Path, calls: str) -> Iterator[tuple[str, int, str]]:
+    """Each system call of a program, its number from the program's start, and its line in the trace."""
     log = folder.parent / "trace"
-    done = run(program, folder, "strace", "-f", "-y", "-o", str(log), "-e", TRACED + ",access,faccessat,faccessat2")
+    done = run(program, folder, "strace", "-f", "-y", "-o", str(log), "-e", calls)
     assert done.returncode == 0, done.stderr
     counts: Counter[str] = Counter()
-    found, begun = [], False
     for line in log.read_text(errors="replace").split("\n"):
-        begun = begun or "/ragpipe-begins-here" in line
-        name = re.match(r"\d+ +(\w+)\(", line)
-        if name:
+        if name := re.match(r"\d+ +(\w+)\(", line):
             counts[name[1]] += 1
-            opened_to_read = name[1] == "openat" and "O_CREAT" not in line
-            if begun and str(folder) in line and not opened_to_read and "access" not in name[1]:
-                found.append((name[1], counts[name[1]]))
+            yield name[1], counts[name[1]], line
+
+
+def points(program: str, folder: Path) -> list[tuple[str, int]]:
+    """(system call, its number from the program's start) of all calls after `begin()` that touch the folder's files."""
+    found, begun = [], False
+    for name, number, line in traced(program, folder, TRACED + ",access,faccessat,faccessat2"):
+        begun = begun or "/ragpipe-begins-here" in line
+        opened_to_read = name == "openat" and "O_CREAT" not in line
+        if begun and str(folder) in line and not opened_to_read and "access" not in name:
+            found.append((name, number))
     return found
 
 
@@ -220,16 +225,9 @@ def test_a_call_that_was_put_is_never_lost(tmp_path: Path) -> None:
     """The call store is killed at every system call that touches it: what `put` returned for is there afterwards."""
     fresh = tmp_path / "fresh" / "run"
     fresh.mkdir(parents=True)
-    trace = TRACED.replace("write,", "write,pwrite64,ftruncate,", 1)
-    log = tmp_path / "trace"
-    assert run(CALL, fresh, "strace", "-f", "-y", "-o", str(log), "-e", trace).returncode == 0
-    counts: Counter[str] = Counter()
-    crash_points = []
-    for line in log.read_text(errors="replace").split("\n"):
-        if name := re.match(r"\d+ +(\w+)\(", line):
-            counts[name[1]] += 1
-            if f"{fresh}/calls" in line and name[1] in ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink"):
-                crash_points.append((name[1], counts[name[1]]))
+    calls = traced(CALL, fresh, TRACED.replace("write,", "write,pwrite64,ftruncate,", 1))
+    touching = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink")
+    crash_points = [(name, number) for name, number, line in calls if f"{fresh}/calls" in line and name in touching]
     assert len(crash_points) > 10
     for call, when in some_of(without_middles(crash_points), 8):
         folder = tmp_path / f"{call}-{when}"

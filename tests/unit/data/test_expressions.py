@@ -128,8 +128,9 @@ def test_what_may_have_been_something_else_is_refused_with_the_cure(text, why):
         "chunks": {"each": "pairs(parse(retrieved_contexts), `null`)", "fields": {"text": "[0]"}}}}),  # as dataset=ragas has it
 ])  # fmt: skip
 @pytest.mark.parametrize(("cell", "passages"), [
-    ("['Bob sold it.' 'Ada wrote it.'\n 'It rained.']", ["Bob sold it.", "Ada wrote it.", "It rained."]), ("['a' ... 'b']", None),
-    ("array(['a', 'b'], dtype=object)", ["a", "b"]), ("['a', 'b']", ["a", "b"]), ("['a', 'b' 'c']", None),
+    ("['Bob sold it.' 'Ada wrote it.'\n 'It rained.']", ["Bob sold it.", "Ada wrote it.", "It rained."]),
+    ("array(['a', 'b'], dtype=object)", ["a", "b"]), ("['a', 'b']", ["a", "b"]),
+    ("['a', 'b' 'c']", None), ("['a' ... 'b']", None),
 ])  # fmt: skip
 def test_every_reader_of_a_cell_says_the_same(read_file, columns, settings, cell, passages):
     text = f'{",".join(columns)}\nWho?,Ada.,"{cell}"\n'

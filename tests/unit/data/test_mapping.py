@@ -12,15 +12,14 @@ from ragpipe.data.expressions import BadExpression, Expression
 from ragpipe.data.record_mapping import RecordMapping
 from ragpipe.data.settings import DatasetSettings, FieldMap
 
+BASE = {"id": "id", "question": "q"}
+
 
 def lines(*records):
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-BASE = {"id": "id", "question": "q"}
-
-
-EXPLODED = [
+@pytest.mark.parametrize(("record", "explode", "method", "answer", "outputs"), [
     ({"answers": [{"m": "x", "t": "1"}, {"m": "y", "t": "2"}]}, {"one": "answers"}, "one.m", "one.t", ["x:1", "y:2"]),
     ({"answers": []}, {"one": "answers"}, "one.m", "one.t", [None]),
     ({"by": {"x": "1", "y": "2"}}, {"one": "by"}, "one.key", "one.value", ["x:1", "y:2"]),
@@ -28,10 +27,7 @@ EXPLODED = [
     # two of them give every pair, whichever is named first
     ({"runs": [{"n": "r1", "out": ["1", "2"]}, {"n": "r2", "out": ["3"]}]}, {"text": "run.out", "run": "runs"},
      "join('/', [run.n, text])", "text", ["r1/1:1", "r1/2:2", "r2/3:3"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("record", "explode", "method", "answer", "outputs"), EXPLODED)
+])  # fmt: skip
 def test_explode_sees_each_element_beside_its_parent(read_file, record, explode, method, answer, outputs):
     fields = {**BASE, "method": method, "answer": answer}
     found = read_file({"d.jsonl": lines({"id": "s1", "q": "a", **record})}, explode=explode, fields=fields)

@@ -68,7 +68,7 @@ def texts(record):
     return [chunk.text for chunk in record.output.chunks or []]
 
 
-ANSWERED = [
+@pytest.mark.parametrize(("option", "file"), [
     ("ragas", "ragas/dataset.jsonl"), ("ragas", "ragas/dataset.csv"), ("ragas", "ragas/dataset.hf.jsonl"),
     ("ragas", "ragas/dataset.hf.parquet"), ("ragas", "ragas/dataset_mixed_columns.csv"),
     ("ragas", "ragas/dataset_mixed_columns.jsonl"), ("ragas", "ragas/result.csv"), ("ragas", "ragas/result.jsonl"),
@@ -84,12 +84,9 @@ ANSWERED = [
     ("langchain", "langchain/retrieval_chain_outputs.dumps.jsonl"),
     ("langchain", "langchain/retrieval_chain_outputs.dumps.json"),
     ("langchain", "langchain/retrieval_chain_outputs.model_dump.jsonl"),
-]  # fmt: skip
-"""Files in which all ten questions are answered and have their passages."""
-
-
-@pytest.mark.parametrize(("option", "file"), ANSWERED)
+])  # fmt: skip
 def test_ten_questions_their_answers_and_passages(real_data, option, file):
+    """Of files in which all are answered and have their passages."""
     records = read(real_data, option, file)
     assert len(records) == (11 if file in ("deepeval/test_run_20261122_011809.json", "deepeval/evaluation_result.json") else 10)
     cases = by_question(records)
@@ -102,16 +99,13 @@ def test_ten_questions_their_answers_and_passages(real_data, option, file):
     assert not any(record.output.error for record in records)
 
 
-SPANS = [
+@pytest.mark.parametrize(("option", "file"), [
     ("openinference", "openinference/otlp.json"), ("openinference", "openinference/otlp_per_batch.jsonl"),
     ("openinference", "openinference/console_exporter.jsonl"), ("phoenix", "phoenix/spans_rest.jsonl"),
     ("phoenix", "phoenix/spans_dataframe.csv"),
-]  # fmt: skip
-"""The same 56 spans five times."""
-
-
-@pytest.mark.parametrize(("option", "file"), SPANS)
+])  # fmt: skip
 def test_the_same_spans_are_the_same_cases(real_data, option, file):
+    """The same 56 spans five times."""
     records = read(real_data, option, file)
     assert len(records) == 10
     cases = by_question(records)

@@ -64,11 +64,8 @@ def made(draw: st.DrawFn) -> Call:
     ))  # fmt: skip
 
 
-calls = made()
-
-
 @pytest.mark.slow
-@given(calls)
+@given(made())
 def test_every_field_comes_back(one: Call) -> None:
     async def go(path: Path) -> list[Call | None]:
         with CallStore(path, run_id="r") as store:
@@ -303,17 +300,13 @@ def test_liveness() -> None:
         assert owners.is_alive(process) is alive
 
 
-FOREIGN = {
-    "text": (lambda p: p.write_bytes(b"this is no database at all, but text " * 40), "damaged"),
-    "zeros": (lambda p: p.write_bytes(bytes(8192)), "damaged"),
-    "another application": (lambda p: sqlite3.connect(p).execute("CREATE TABLE t (a)"), "tables"),
-}
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_what_is_no_call_store_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda p: p.write_bytes(b"this is no database at all, but text " * 40), "damaged"),
+    (lambda p: p.write_bytes(bytes(8192)), "damaged"),
+    (lambda p: sqlite3.connect(p).execute("CREATE TABLE t (a)"), "tables"),
+], ids=["text", "zeros", "another application"])  # fmt: skip
+def test_what_is_no_call_store_is_refused_and_left_alone(tmp_path: Path, make: Any, words: str) -> None:
     path = tmp_path / "calls.sqlite"
-    make, words = FOREIGN[name]
     make(path)
     before = path.read_bytes()
     for use in (lambda: CallStore(path, run_id="r"), lambda: read_calls(path, [K("k")])):

@@ -106,8 +106,8 @@ def asked(number: int, **cells: Any) -> dict[str, Any]:
     return {
         **row(number), "method": "m", "repeat": 1, "iteration": 1, "metric": "correctness", "step": "grade", "turn": "ask",
         "template_version": "v2", "judge": "reader/m@recorded", "reply": f'{{"score": {number}}}', "model": "m",
-        "finish_reason": "stop", "tokens_out": 7, "paid_by": "run/1", "attempts": 1, "output_mode": "json_schema", "sent": '{"max_tokens":2048}',
-        "wire_hash": sha256("body"), **cells,
+        "finish_reason": "stop", "tokens_out": 7, "paid_by": "run/1", "attempts": 1, "output_mode": "json_schema",
+        "sent": '{"max_tokens":2048}', "wire_hash": sha256("body"), **cells,
     }  # fmt: skip
 
 
