@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -216,7 +217,7 @@ def _majority(rates: Floats) -> Floats:
     return np.where(rates > 0.5, 1.0, np.where(rates < 0.5, 0.0, np.nan))  # a comparison with NaN is false
 
 
-LATENCY = "latency_ms"
+LATENCY, TOKENS = "latency_ms", "tokens_total"
 OPERATIONS = (LATENCY, USD)
 _DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": False}
 
@@ -224,11 +225,11 @@ _DECLARED: Mapping[str, Any] = {"low": None, "high": None, "higher_is_better": F
 def paired_operations(base: Side, candidate: Side, pairs: Pairs) -> list[PairedScore]:
     """`latency_ms` (the system's total, else the sum of its stages) and `cost_usd` of the shared cases, where both sides
     recorded any: less is better, and there is no scale. Answers are the same in all iterations, so they are read once."""
-    of_base, of_candidate = _operations(base), _operations(candidate)
+    of_base, of_candidate = (recorded_operations(side.records, side.n_rows) for side in (base, candidate))
     nothing = np.full(len(pairs), np.nan)
     operations = []
     for name in OPERATIONS:
-        values = of_base[name][pairs.base], of_candidate[name][pairs.candidate]
+        values = of_base[name][base.rows][pairs.base], of_candidate[name][candidate.rows][pairs.candidate]
         score = PairedScore(name, _DECLARED, pairs.questions, *values, nothing, nothing)
         if np.any(score.measured):
             operations.append(score)
@@ -244,17 +245,20 @@ def typical_figures(score: PairedScore) -> dict[str, Any]:
     return {"base_median": float(np.median(base)), "candidate_median": float(np.median(candidate)), "median_ratio": ratio}
 
 
-def _operations(side: Side) -> dict[str, Floats]:
-    """Milliseconds and dollars per case of a side; NaN where they are not recorded."""
-    columns = {name: np.full(side.n_rows, np.nan) for name in OPERATIONS}
+def recorded_operations(records: Path, n: int) -> dict[str, Floats]:
+    """Milliseconds, tokens and dollars of each of the `n` cases of a table, by `LATENCY`, `TOKENS` and `USD`; NaN where they are not
+    recorded. Raises DataError."""
+    columns = {name: np.full(n, np.nan) for name in (LATENCY, TOKENS, USD)}
     first = 0
-    for batch in batches(side.records, ["timings", "usage"], size=8192):
+    for batch in batches(records, ["timings", "usage"], size=8192):
         for place, recorded in json_objects(batch.column("timings"), first):
             columns[LATENCY][place] = stage_times(recorded)["total"]
         for place, reported in json_objects(batch.column("usage"), first):
-            columns[USD][place] = figures(reported, None).get(USD, math.nan)
+            usage = figures(reported, None)
+            for name in (TOKENS, USD):
+                columns[name][place] = usage.get(name, math.nan)
         first += batch.num_rows
-    return {name: values[side.rows] for name, values in columns.items()}
+    return columns
 
 
 _DIGITS = 12
@@ -268,29 +272,19 @@ def score_series(side: Side, *, of_samples: bool = True) -> dict[str, str]:
     A composite, and the overall score, are in the same series where all metrics and the whole scoring but its gates are; a failure mode where its
     rule and all that its scores are measured with is. With `of_samples=False` the samples may differ too, as those of two days do.
     """
-    identity = side.manifest["identity"]
+    identity, data = side.manifest["identity"], side.manifest["data"]
+    samples = str(data.get("frozen", {}).get("samples.parquet") or data["digest"]) if of_samples else None
+    by_judge = [identity.get("judge_identity"), identity.get("parser")]
     by_metric = {
-        name: _metric_series(metric, side.manifest, of_samples=of_samples) for name, metric in identity["metrics"].items()
+        name: sha256([dict(each), by_judge if each.get("prompts") else None, identity.get("embedder"), samples])[:_DIGITS]
+        for name, each in identity["metrics"].items()
     }
     scoring = {key: value for key, value in (identity.get("scoring") or {}).items() if key != "gates"}
     of_all = sha256([by_metric, scoring])[:_DIGITS]
     if isinstance(side, Modes):
-        own = _samples(side.manifest) if of_samples else None
         scores = side.scores.declared
         behind = {
             mode: [by_metric.get(scores[name]["metric"], of_all) for name in names] for mode, names in side.behind.items()
         }
-        return {mode: sha256([side.rule(mode), behind[mode], own])[:_DIGITS] for mode in side.declared}
+        return {mode: sha256([side.rule(mode), behind[mode], samples])[:_DIGITS] for mode in side.declared}
     return {name: by_metric.get(declared["metric"], of_all) for name, declared in side.declared.items()}
-
-
-def _metric_series(metric: Mapping[str, Any], manifest: Mapping[str, Any], *, of_samples: bool) -> str:
-    identity = manifest["identity"]
-    judged = [identity.get("judge_identity"), identity.get("parser")] if metric.get("prompts") else None
-    samples = _samples(manifest) if of_samples else None
-    return sha256([dict(metric), judged, identity.get("embedder"), samples])[:_DIGITS]
-
-
-def _samples(manifest: Mapping[str, Any]) -> str:
-    data = manifest["data"]
-    return str(data.get("frozen", {}).get("samples.parquet") or data["digest"])

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic_core import from_json
 
 from ragpipe.comparison.headline import headline_scores
+from ragpipe.comparison.score_differences import recorded_operations
 from ragpipe.data.index_manifest import IndexCoverage
 from ragpipe.report.model import PageLink, Plot, ScoreCell
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import bracketed, decimal, run_words, share_below_one, whole
-from ragpipe.score.accumulators import stage_times
 from ragpipe.score.iterations import cases_of, members
 from ragpipe.score.normalisation import OVERALL
-from ragpipe.score.system_usage import USD, figures, suite_seconds
+from ragpipe.score.system_usage import suite_seconds
 from ragpipe.store.run_tables import batches, numbers_of, open_table, read_json, rows_at
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-LATENCY, TOKENS, RANK = "latency_ms", "tokens_total", "mrr"
+RANK = "mrr"
 _BATCH = 8192
 
 
@@ -67,28 +65,7 @@ def read_case_figures(records: Path, metrics: Mapping[str, Any], iteration: int)
         ranks = numbers_of(file, RANK) if RANK in known else None
     fields = {name: groups for name, groups in metrics["by"].items() if name != "method" and "*" not in name}
     groups = members(records, fields) if len(methods) > 1 and fields else {}
-    return CaseFigures(iteration, cases.samples, methods, values, _operations(records, len(cases)), groups, ranks)
-
-
-def _operations(records: Path, n: int) -> dict[str, Floats]:
-    columns = {name: np.full(n, np.nan) for name in (LATENCY, TOKENS, USD)}
-    for place, recorded in _objects(records, "timings"):
-        columns[LATENCY][place] = stage_times(recorded)["total"]
-    for place, recorded in _objects(records, "usage"):
-        usage = figures(recorded, None)
-        for name in (TOKENS, USD):
-            columns[name][place] = usage.get(name, np.nan)
-    return columns
-
-
-def _objects(records: Path, column: str) -> Iterator[tuple[int, dict[str, float]]]:
-    first = 0
-    for batch in batches(records, [column], size=_BATCH):
-        texts: Sequence[str | None] = batch.column(column).to_pylist()
-        for place, text in enumerate(texts, first):
-            if text and text != "{}":
-                yield place, from_json(text)
-        first += batch.num_rows
+    return CaseFigures(iteration, cases.samples, methods, values, recorded_operations(records, len(cases)), groups, ranks)
 
 
 @dataclass(frozen=True)
@@ -156,16 +133,8 @@ def lowest_cases(records: Path, count: int) -> list[dict[str, Any]]:
     """
     if count == 0:
         return []
-    with open_table(records) as file:
-        lowest = _lowest(file, count)
-    rows = rows_at(records, lowest)
-    return [rows[row] for row in lowest]
-
-
-def _lowest(file: pq.ParquetFile, count: int) -> list[int]:
-    """The places of the `count` lowest of the cases that failed something: by overall score, failed scores, place."""
     lowest, start = np.empty((3, 0)), 0
-    for batch in file.iter_batches(batch_size=_BATCH, columns=["overall_score", "overall_passed", "failed_by"]):
+    for batch in batches(records, ["overall_score", "overall_passed", "failed_by"], size=_BATCH):
         score = batch["overall_score"].fill_null(_NO_SCORE).to_numpy()
         failed = pc.fill_null(pc.list_value_length(batch["failed_by"]), 0).to_numpy()
         not_passed = pc.equal(batch["overall_passed"], False).fill_null(False).to_numpy(zero_copy_only=False)
@@ -173,8 +142,9 @@ def _lowest(file: pq.ParquetFile, count: int) -> list[int]:
         lowest = np.concatenate([lowest, ranked], axis=1)
         lowest = lowest[:, np.lexsort(lowest[::-1])[:count]]
         start += batch.num_rows
-    places: list[int] = lowest[2].astype(np.int64).tolist()
-    return places
+    places = lowest[2].astype(np.int64).tolist()
+    rows = rows_at(records, places)
+    return [rows[place] for place in places]
 
 
 HEADLINES = 8

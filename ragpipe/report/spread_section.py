@@ -11,6 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from ragpipe.comparison.score_differences import LATENCY, TOKENS
 from ragpipe.report.charts import (
     HeatCell,
     HistogramBin,
@@ -42,9 +43,7 @@ from ragpipe.report.model import (
 )
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
-    LATENCY,
     RANK,
-    TOKENS,
     CaseFigures,
     ReportData,
     by_importance,
