@@ -30,7 +30,6 @@ NO_VERDICT, FAILED, PASSED, ERROR, SKIPPED, ABSENT = range(6)
 _OVERALL = "overall_score"
 _MODES = ("failure_modes", "diagnosis", "flags")
 _RANK = re.compile(r"(.+)@(\d+)")
-_NO_VALUE = np.nan
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,14 @@ class CaseRows:
 
     def worst_first(self) -> Whole:
         """The numbers of the cases: by the main score, the worst first, those without it last; then by failed scores, most first."""
-        values = self.values.get(self.main, np.full(len(self), _NO_VALUE, np.float32))
-        return _worst_first(values, self.failed, self.direction(self.main))
+        values = self.values.get(self.main, np.full(len(self), np.nan, np.float32))
+        worth = np.nan_to_num(values.astype(np.float64) * self.direction(self.main), nan=np.inf)
+        return np.lexsort([-self.failed.astype(np.int64), worth])  # which is stable
 
     def direction(self, score: str) -> int:
         """1 where more of a score is better, else -1."""
-        return _direction(self.metrics, score)
+        declared = self.metrics["declared"].get(score)
+        return 1 if declared is None or declared["higher_is_better"] else -1
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns of the page: `f:<score>` values, `v:<score>` verdicts, `m:<mode>` and `s:<field>:<value>` flags, `c:<field>`
@@ -183,16 +184,6 @@ def read_case_rows(records: Path, metrics: Mapping[str, Any], in_full: int | Non
     return replace(rows, full=_of_worst_questions(rows.worst_first(), samples, in_full))
 
 
-def _worst_first(values: NDArray[np.float32], failed: NDArray[np.uint8], direction: int) -> Whole:
-    worth = np.nan_to_num(values.astype(np.float64) * direction, nan=np.inf)
-    return np.lexsort([np.arange(len(values)), -failed.astype(np.int64), worth])
-
-
-def _direction(metrics: Mapping[str, Any], score: str) -> int:
-    declared = metrics["declared"].get(score)
-    return 1 if declared is None or declared["higher_is_better"] else -1
-
-
 def _of_worst_questions(order: Whole, samples: Whole, most: int) -> Whole:
     """The places of the cases of as many questions as `most` cases have, at least of one: a question by its worst case."""
     different, firsts = np.unique(samples[order], return_index=True)
@@ -262,8 +253,5 @@ def _fields(records: Path, metrics: Mapping[str, Any], total: int) -> Iterator[S
             codes[rows] = number
         if sum(map(len, with_value)) == np.count_nonzero(codes):  # no case has two values
             yield SliceField(name, values, codes)
-            continue
-        flags = [np.zeros(total, np.uint8) for _ in with_value]
-        for flag, rows in zip(flags, with_value, strict=True):
-            flag[rows] = 1
-        yield SliceField(name, values, None, flags)
+        else:
+            yield SliceField(name, values, None, [np.isin(np.arange(total), rows).astype(np.uint8) for rows in with_value])

@@ -327,32 +327,27 @@ def case_views(
                 if output is None:
                     raise run_file_error(run.outputs, f"no row {places[number]}", "a row for each of records.parquet")
                 sample = samples.get(output["sample_row"]) or {}
-                yield _case_view(_CaseRows(record, output, sample, scores[case], calls[case]), names)
+                yield _case_view(record, output["chunks"], sample, scores[case], calls[case], names)
                 number += 1
         score_rows.check_end()
         call_rows.check_end()
 
 
-@dataclass(frozen=True)
-class _CaseRows:
-    """The rows of one case in every table of the run."""
-
-    record: Mapping[str, Any]
-    output: Mapping[str, Any]
-    sample: Mapping[str, Any]
-    scores: Sequence[Mapping[str, Any]]
-    calls: Sequence[Mapping[str, Any]]
-
-
-def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
-    record, sample = rows.record, rows.sample
-    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in rows.scores}
+def _case_view(
+    record: Mapping[str, Any],
+    retrieved: Any,
+    sample: Mapping[str, Any],
+    scores: Sequence[Mapping[str, Any]],
+    calls: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+) -> CaseView:
+    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in scores}
     found = {name: found_in(values) for name, values in details.items()}
     of_all = [item for items in found.values() for item in items]
     quotes, claims = Quotes(evidence_quotes(of_all)[:QUOTES_MAX]), Quotes(unsupported_claims(of_all)[:QUOTES_MAX])
-    listed, history = rows.output["chunks"], parse_json_cell(sample.get("history"), list)
-    chunks = listed if isinstance(listed, list) else []  # a stranger's table may hold anything
-    counts = {"contexts": len(chunks), "questions": len(rows.calls)}
+    history = parse_json_cell(sample.get("history"), list)
+    chunks = retrieved if isinstance(retrieved, list) else []  # a stranger's table may hold anything
+    counts = {"contexts": len(chunks), "questions": len(calls)}
     return CaseView(
         sample_id=record["sample_id"],
         method=record["method"],
@@ -369,16 +364,11 @@ def _case_view(rows: _CaseRows, names: Sequence[str]) -> CaseView:
         ],
         contexts=[_context(chunk, quotes) for chunk in chunks[:ITEMS_MAX]],
         scores=_score_views(record, details, found, names, chunks),
-        calls=_calls(rows.calls[:ITEMS_MAX]),
-        modes=_texts(record, "failure_modes"),
-        diagnosis=_texts(record, "diagnosis"),
+        calls=_calls(calls[:ITEMS_MAX]),
+        modes=list(record.get("failure_modes") or ()),
+        diagnosis=list(record.get("diagnosis") or ()),
         left_out=[f"{n - ITEMS_MAX} more {what}" for what, n in counts.items() if n > ITEMS_MAX],
     )
-
-
-def _texts(record: Mapping[str, Any], column: str) -> list[str]:
-    """A list column of a record; empty for a null and for a run without the column."""
-    return list(record.get(column) or ())
 
 
 def _score_views(
@@ -402,24 +392,8 @@ def _score_views(
     return views
 
 
-_RECORD = (
-    *OUTPUT_KEY,
-    "question",
-    "answer",
-    "system_error",
-    "failure_modes",
-    "diagnosis",
-    "tags",
-    "flag_reasons",
-    "category",
-    "subcategory",
-    "difficulty",
-    "question_type",
-    "vault",
-    "answerable",
-    "abstained",
-)
 _LABELS = ("category", "subcategory", "difficulty", "question_type", "vault", "answerable", "abstained")
+_RECORD = (*OUTPUT_KEY, "question", "answer", "system_error", "failure_modes", "diagnosis", "tags", "flag_reasons", *_LABELS)
 
 
 def _labels(record: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -447,18 +421,8 @@ def _context(chunk: Any, evidence: Quotes) -> dict[str, Any]:
 
 
 _CALL = (
-    "metric",
-    "step",
-    "turn",
-    "judge",
-    "template",
-    "template_version",
-    "status",
-    "message",
-    "tokens_in",
-    "tokens_out",
-    "output_mode",
-)
+    "metric", "step", "turn", "judge", "template", "template_version", "status", "message", "tokens_in", "tokens_out", "output_mode"
+)  # fmt: skip
 _CALL_CONTENT = ("key", "flags", "messages", "reply")
 
 

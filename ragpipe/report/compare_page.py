@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ragpipe.comparison.comparison import Comparison
 from ragpipe.comparison.preference import preference_lines, strength_lines
-from ragpipe.comparison.side import Side
+from ragpipe.comparison.side import Pairs, Side
 from ragpipe.core.sample import OUTPUT_KEY, distinct_references
 from ragpipe.report.case_views import parse_json_cell, shorten_for_page
 from ragpipe.report.charts import scatter
@@ -91,7 +91,7 @@ class ComparedRows:
 
     def improvement(self) -> Floats:
         """The change of the main score of each row, positive is better: the lowest of the candidates'. NaN without a pair."""
-        changes = [_change(comparison, self.main, len(self.base.rows))[self.cases] for comparison in self.comparisons]
+        changes = [_change(comparison, self.main, self.base)[self.cases] for comparison in self.comparisons]
         lowest: Floats = np.fmin.reduce(changes)
         return lowest
 
@@ -99,15 +99,17 @@ class ComparedRows:
         """The columns of the page: `b:<score>` and `c<n>:<score>` are values, `v<n>:<score>` verdicts (3 * the base's + the
         candidate's; each 0 none, 1 failed, 2 passed), `p<n>` whether candidate n has the case."""
         columns: dict[str, NDArray[Any]] = {}
-        n_base = len(self.base.rows)
+
+        def of_rows(values: NDArray[Any], comparison: Comparison, absent: float = np.nan) -> NDArray[Any]:
+            return _of_base(values, comparison.pairs, self.base, absent)[self.cases]
+
         for number, comparison in enumerate(self.comparisons):
             columns[f"p{number}"] = (self.partners[number] != _NO_CASE).astype(np.uint8)
             for score in comparison.scores:
-                places = comparison.pairs.base
-                before, after = (np.nan_to_num(side + 1).astype(np.int64) for side in score.passed())
-                columns[f"c{number}:{score.name}"] = self._spread(score.candidate, places).astype(np.float32)
-                columns[f"v{number}:{score.name}"] = _codes(3 * before + after, places, n_base)[self.cases]
-                values = self._spread(score.base, places).astype(np.float32)
+                before, after = (np.nan_to_num(side + 1).astype(np.uint8) for side in score.passed())
+                columns[f"c{number}:{score.name}"] = of_rows(score.candidate, comparison).astype(np.float32)
+                columns[f"v{number}:{score.name}"] = of_rows(3 * before + after, comparison, 0)
+                values = of_rows(score.base, comparison).astype(np.float32)
                 known = columns.get(f"b:{score.name}", values)
                 columns[f"b:{score.name}"] = np.where(np.isnan(known), values, known)
         return columns
@@ -123,12 +125,6 @@ class ComparedRows:
                 flags[f"{field}:{value}"] = np.isin(self.cases, groups[field][value]).astype(np.uint8)
         return flags
 
-    def _spread(self, values: Floats, places: Whole) -> Floats:
-        """Values of pairs as values of the rows; NaN where the row has no pair."""
-        spread = np.full(len(self.base.rows), np.nan)
-        spread[places] = values
-        return spread[self.cases]
-
 
 def compared_rows(
     base: Side, candidates: Sequence[Side], comparisons: Sequence[Comparison], main: str, limit: int = CASES_MAX
@@ -142,18 +138,13 @@ def compared_rows(
         main: the score that orders the rows.
         limit: at most so many rows: those in which it changed most, by any candidate.
     """
-    n_base = len(base.rows)
     shared = np.unique(np.concatenate([item.pairs.base for item in comparisons]))
     cases = shared
     if len(shared) > limit:
-        sizes = np.fmax.reduce([np.abs(_change(item, main, n_base)) for item in comparisons])[shared]
+        sizes = np.fmax.reduce([np.abs(_change(item, main, base)) for item in comparisons])[shared]
         order = np.argsort(-np.nan_to_num(sizes, nan=-1.0), kind="stable")[:limit]
         cases = np.sort(shared[order])
-    partners = []
-    for item in comparisons:
-        of_base = np.full(n_base, _NO_CASE, dtype=np.int64)
-        of_base[item.pairs.base] = item.pairs.candidate
-        partners.append(of_base[cases])
+    partners = [_of_base(item.pairs.candidate, item.pairs, base, _NO_CASE)[cases] for item in comparisons]
     return ComparedRows(base, candidates, comparisons, cases, partners, main, len(shared))
 
 
@@ -163,20 +154,20 @@ def main_score(document: Mapping[str, Any]) -> str:
     return str(first["verdict"]["score"] or next(iter([*document["headline"], *first["scores"]]), ""))
 
 
-def _change(comparison: Comparison, name: str, n_base: int) -> Floats:
+def _change(comparison: Comparison, name: str, base: Side) -> Floats:
     """The change of a score by case of the base, positive is better; NaN where there is no pair."""
-    change = np.full(n_base, np.nan)
     for score in comparison.scores:
         if score.name == name:
             sign = 1 if score.declared["higher_is_better"] else -1
-            change[comparison.pairs.base] = sign * (score.candidate - score.base)
-    return change
+            return _of_base(sign * (score.candidate - score.base), comparison.pairs, base)
+    return np.full(len(base.rows), np.nan)
 
 
-def _codes(codes: Whole, places: Whole, n_base: int) -> NDArray[np.uint8]:
-    spread = np.zeros(n_base, np.uint8)
-    spread[places] = codes
-    return spread
+def _of_base(values: NDArray[Any], pairs: Pairs, base: Side, absent: float = np.nan) -> NDArray[Any]:
+    """Values of pairs by case of the base; `absent` for a case without a pair."""
+    by_case = np.full(len(base.rows), absent, values.dtype)
+    by_case[pairs.base] = values
+    return by_case
 
 
 WORST = 20
@@ -327,14 +318,13 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
     texts = compared_texts(rows)
     number = 0
     while part := list(islice(texts, ROWS_PER_BLOCK)):
-        for text in part:
-            questions.append(" ".join(text.question[:200].split()))
-            answers = (side.answer or "" for side in (text.base, *text.candidates) if side)
-            searched.append("\n".join([text.question, *answers]).lower())
         cases = []  # contexts by the number of their text
         for text in part:
-            sides = [None if side is None else _side_value(side, pool) for side in (text.base, *text.candidates)]
-            cases.append({"q": text.question, "h": text.history, "ref": text.references, "b": sides[0], "c": sides[1:]})
+            sides = (text.base, *text.candidates)
+            questions.append(" ".join(text.question[:200].split()))
+            searched.append("\n".join([text.question, *(side.answer or "" for side in sides if side)]).lower())
+            base, *others = (None if side is None else _side_value(side, pool) for side in sides)
+            cases.append({"q": text.question, "h": text.history, "ref": text.references, "b": base, "c": others})
         yield json_block(f"d{number}", cases)
         yield from pool.full_blocks()
         number += 1
@@ -362,7 +352,7 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
 
 
 def _side_value(side: SideText, pool: TextPool) -> dict[str, Any]:
-    contexts = [[context.key, context.place, pool.number(context.text)] for context in side.contexts]
+    contexts = [[key, place, pool.number(content)] for key, place, content in side.contexts]
     return {"a": side.answer, "e": side.error, "k": contexts, "r": side.reasons, "s": side.statuses}
 
 
@@ -379,22 +369,13 @@ _RECORD = ("question", "answer", "system_error")
 
 
 @dataclass(frozen=True)
-class Context:
-    """A retrieved chunk: `key` says whether another side has it too, `place` where it is from."""
-
-    key: str
-    place: str
-    text: str
-
-
-@dataclass(frozen=True)
 class SideText:
-    """What one side has for a case. `reasons` are those of its scores, `statuses` those of scores without a value; both of
-    the first iteration."""
+    """What one side has for a case. `contexts` are (a key that says whether another side has it too, where it is from, its text);
+    `reasons` are those of its scores, `statuses` those of scores without a value, both of the first iteration."""
 
     answer: str | None
     error: str | None
-    contexts: Sequence[Context]
+    contexts: Sequence[tuple[str, str, str]]
     reasons: Mapping[str, str]
     statuses: Mapping[str, str]
 
@@ -465,11 +446,11 @@ def _side_text(record: Mapping[str, Any], output: Mapping[str, Any], names: Sequ
     )
 
 
-def _context(chunk: Mapping[str, Any]) -> Context:
+def _context(chunk: Mapping[str, Any]) -> tuple[str, str, str]:
     text = str(chunk.get("text") or "")
     places = dict.fromkeys(str(chunk[key]) for key in ("id", "doc_id", "rel_path") if chunk.get(key))
     rank = f"{chunk['rank']}. " if chunk.get("rank") is not None else ""
-    return Context(str(chunk.get("id") or text), rank + " · ".join(places), shorten_for_page(text))
+    return str(chunk.get("id") or text), rank + " · ".join(places), shorten_for_page(text)
 
 
 def side_names(document: Mapping[str, Any]) -> list[str]:

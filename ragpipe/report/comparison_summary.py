@@ -106,7 +106,6 @@ def summary_lines(document: Mapping[str, Any], comparison: Mapping[str, Any]) ->
 
 def _notes(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Iterator[str]:
     """What inconclusive scores need, what differs, what was not compared."""
-    document["candidates"][comparison["candidate"]]
     if "preference" in comparison:
         yield from preference_lines(comparison["preference"])
     names: dict[str, list[str]] = {}  # of the scores of which the same cases have no value, or the same answers state nothing
@@ -240,14 +239,10 @@ def _ids(names: Sequence[str]) -> str:
 
 def needed_lines(scores: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """For each inconclusive headline score, latency and cost: why, what could have been shown, and how many cases would decide."""
-    undecided = {
-        name: score
-        for name, score in scores.items()
-        if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]
-    }
-    for name, score in undecided.items():
-        unchanged = "" if score["changed"] else "no value changed; "
-        yield f"{name} is inconclusive: {unchanged}{undecided_text(score)}"
+    for name, score in scores.items():
+        if (score["headline"] or name in OPERATIONS) and score["state"] == "inconclusive" and score["n"]:
+            unchanged = "" if score["changed"] else "no value changed; "
+            yield f"{name} is inconclusive: {unchanged}{undecided_text(score)}"
 
 
 def undecided_text(score: Mapping[str, Any]) -> str:

@@ -166,17 +166,8 @@ def _frame(path: Path) -> pd.DataFrame:
 
 
 _OBJECTS = (
-    "history",
-    "gains",
-    "anchors",
-    "required_support_groups",
-    "expected",
-    "meta",
-    "citations",
-    "timings",
-    "usage",
-    "recorded",
-)
+    "history", "gains", "anchors", "required_support_groups", "expected", "meta", "citations", "timings", "usage", "recorded"
+)  # fmt: skip
 
 
 def _opened(frame: pd.DataFrame) -> pd.DataFrame:
