@@ -9,6 +9,7 @@ import pytest
 from ragpipe.comparison.run_differences import read_drift_record
 from ragpipe.core.digest import name_digest, sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem, RagpipeError, user_fault
+from ragpipe.core.usage import Usage, UsageSum
 from ragpipe.core.yaml_files import named_bytes, named_text, yaml_text
 from ragpipe.judge.prompt import read_text
 from ragpipe.score.calibration_file import read_calibration
@@ -67,6 +68,14 @@ def test_an_error_of_ragpipe_and_what_is_refused_are_no_faults_of_the_users_code
 
 def test_borders_between_texts_count():
     assert len({name_digest("ab", "c"), name_digest("a", "bc"), name_digest("abc"), name_digest("ab", "c", "")}) == 4
+
+
+def test_many_prices_are_added_exactly():
+    assert Usage.sum([Usage(calls=1, usd_known=0.1)] * 10) == Usage(calls=10, usd_known=1.0)
+    total = UsageSum()
+    total.add_batch(Usage(calls=9, replies=9, usd_known=99.0), [0.1] * 9)  # the prices alone count
+    total.add(Usage(calls=1, replies=1, usd_known=0.1))
+    assert total.total() == Usage(calls=10, replies=10, usd_known=1.0)
 
 
 @pytest.fixture(params=["/dev/zero", "fifo"])

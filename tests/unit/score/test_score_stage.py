@@ -7,7 +7,7 @@ import pytest
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.score import ScoreSpec, warning_texts
-from ragpipe.core.usage import Price, Usage, UsageSum
+from ragpipe.core.usage import Price, Usage
 from ragpipe.judge.settings import PriceSettings
 from ragpipe.score.aggregate import unit_value
 from ragpipe.score.settings import ScoringSettings
@@ -257,14 +257,6 @@ def test_tables_and_settings_that_do_not_fit_are_named(tmp_path: Path, specs, ro
         score(tmp_path, specs, ScoringSettings(thresholds=thresholds))
     assert not (folder / "records.parquet").exists()
     assert not (folder / "metrics.json").exists()
-
-
-def test_many_prices_are_added_exactly() -> None:
-    assert Usage.sum([Usage(calls=1, usd_known=0.1)] * 10) == Usage(calls=10, usd_known=1.0)
-    total = UsageSum()
-    total.add_batch(Usage(calls=9, replies=9, usd_known=99.0), [0.1] * 9)  # the prices alone count
-    total.add(Usage(calls=1, replies=1, usd_known=0.1))
-    assert total.total() == Usage(calls=10, replies=10, usd_known=1.0)
 
 
 def test_no_case_at_all(tmp_path: Path) -> None:
