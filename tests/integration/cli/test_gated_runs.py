@@ -1,4 +1,4 @@
-"""Gates from the command line: exit code, gates.json, terminal and page, on the demonstration set and on failing replies."""
+"""Gates and alerts from the command line: exit code, gates.json, terminal and page, and what a run of bad answers appends to the alert file."""
 
 import json
 import re
@@ -11,15 +11,14 @@ import pytest
 
 from ragpipe.cli.command_line import main
 from ragpipe.comparison.history import HISTORY
+from ragpipe.testing.openai_server import serving
+from tests.integration.cli.test_iterations import rescored
+from tests.support.harness import arguments, write_cases
 from tests.support.place import output_of
 from tests.support.rejudged import content
 
 pytestmark = pytest.mark.slow
 QUICK = ["+experiment=quickstart", "metrics=[retrieval]", "dataset.limit=20", "report.formats=[terminal,markdown]"]
-
-
-def gates_of(run: Path) -> dict[str, Any]:
-    return json.loads((run.resolve() / "gates.json").read_text())
 
 
 @pytest.mark.thorough(tried=2)
@@ -32,7 +31,7 @@ def gates_of(run: Path) -> dict[str, Any]:
 def test_a_gate_decides_the_exit_code(here, capsys, gates: dict[str, str], code: int, verdicts: list[str]) -> None:
     assert main([*QUICK, *(f"+scoring.gates.{name}={gate}" for name, gate in gates.items())]) == code
     run = here / "outputs/quickstart/latest"
-    document, page = gates_of(run), (run / "report.md").read_text()
+    document, page = json.loads((run / "gates.json").read_text()), (run / "report.md").read_text()
     shown = " ".join(capsys.readouterr().out.split())
     assert [gate["verdict"] for gate in document["gates"]] == verdicts
     assert document["passed"] is (code == 0)
@@ -62,7 +61,7 @@ def test_one_use_that_the_source_does_not_allow_fails_its_case_under_the_documen
     code = main([*words, "metrics=[source_policy,faithfulness]"])
     folder = (here / "outputs/used/latest").resolve()
     (row,) = pq.read_table(folder / "iteration-1/records.parquet").to_pylist()
-    gate = next(gate for gate in gates_of(folder)["gates"] if gate["name"] == "source_policy")
+    gate = gate_of(folder, "source_policy")
     assert (row["source_policy"], row["overall_passed"]) == (float(passed), passed)
     assert row["overall_score"] >= 0.66, "(.10 x source_policy + .20 x faithfulness) / .30"
     assert (gate["verdict"], code) == (("passed", 0) if passed else ("failed", 3))
@@ -74,10 +73,10 @@ def test_gates_that_no_uncalibrated_judge_can_pass_are_said_before_the_run(here,
         "+scoring.gates.soft={score: faithfulness, min: 0.5, tier: quality}",
     ]  # fmt: skip
     words = [*QUICK, "metrics=[retrieval,faithfulness]", "dataset.limit=2", "task=plan", *gates]
-    main(words)
-    assert "warning: scoring.gates.grounded: a critical gate that rests on a judge" in capsys.readouterr().err.replace("\n", " ")
-    main([*words, "scoring.accept_uncalibrated=true"])
-    assert "not calibrated against" not in capsys.readouterr().err.replace("\n", " ")
+    warned = output_of(words, 0, capsys).err.replace("\n", " ")
+    assert "warning: scoring.gates.grounded: a critical gate that rests on a judge" in warned
+    warned = output_of([*words, "scoring.accept_uncalibrated=true"], 0, capsys).err.replace("\n", " ")
+    assert "not calibrated against" not in warned
 
 
 def test_what_a_gate_can_tell_is_said_before_and_after_the_run(here, capsys) -> None:
@@ -106,15 +105,12 @@ START = ["dataset=jsonl", "dataset.path=data.jsonl", "judge=rules", "name=ranks"
 
 def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
     """Questions with three passages; in the first `late` of them the relevant one comes last, else first."""
-    lines = []
-    for number in range(cases):
-        ids = ["right", "x", "y"] if number >= late else ["x", "y", "right"]
-        chunks = [{"id": f"{name}{number}", "text": f"Passage {name} of {number}."} for name in ids]
-        lines.append(
-            {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "chunks": chunks,
-             "relevant_chunks": [f"right{number}"]}
-        )  # fmt: skip
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with open(path, "w") as file:
+        for n in range(cases):
+            names = ["right", "x", "y"] if n >= late else ["x", "y", "right"]
+            chunks = [{"id": f"{name}{n}", "text": f"Passage {name} of {n}."} for name in names]
+            case = {"id": f"q{n}", "question": f"What is {n}?", "answer": f"It is {n}.", "chunks": chunks, "relevant_chunks": [f"right{n}"]}
+            file.write(json.dumps(case) + "\n")
 
 
 def evaluate(late: int, *words: str) -> tuple[int, Path]:
@@ -125,13 +121,6 @@ def evaluate(late: int, *words: str) -> tuple[int, Path]:
 def gate_of(run: Path, name: str = "drop") -> dict[str, Any]:
     gates = json.loads((run / "gates.json").read_text())["gates"]
     return next(gate for gate in gates if gate["name"] == name)
-
-
-def rescored(run: Path, *words: str) -> tuple[int, Path]:
-    before = set(run.parent.iterdir())
-    code = main(["task=rescore", f"run={run}", *words])
-    (made,) = set(run.parent.iterdir()) - before
-    return code, made
 
 
 @pytest.fixture
@@ -259,3 +248,99 @@ def test_each_score_is_compared_with_the_run_before_that_measured_it_so(runs: Pa
     assert {"history.csv", "history.md", "history.parquet", "history.prom"} <= first_files.keys()
     assert main(["task=history", "name=nightly"]) == 0
     assert content(runs / "history") == first_files, "nothing is written again"
+
+
+ALERTS = Path("outputs/alerts.jsonl")
+
+
+def write_log(path: Path, *, good: int, day: str = "", cases: int = 40) -> None:
+    lines = []
+    for number in range(cases):
+        source = f"The {day} order {number} was sent to the northern warehouse in spring."
+        answer = source if number < good else f"Elephants {number} paint bright violet ceilings at midnight."
+        lines.append({"id": f"q{number}", "question": f"Where was the {day} order {number} sent?", "answer": answer, "contexts": [source]})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def monitor(*words: str) -> int:
+    log = ["dataset=jsonl", "dataset.path=log.jsonl", "dataset.sample=null"]
+    log += ["+mode=monitoring", "metrics=[faithfulness]"]
+    others = [f"scoring.gates.{name}=null" for name in ("context_relevance", "answer_relevance", "citation", "source_policy")]
+    return main([*log, *others, "report.formats=[markdown]", *words])
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ALERTS.read_text().splitlines()]
+
+
+def test_a_bad_day_is_told_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """40 of 40 answers are supported on Monday, 20 on Tuesday: the gate of .85 fails, the score fell by .5, and as many
+    answers have a claim without support."""
+    write_log(Path("log.jsonl"), good=40, day="Monday")
+    assert monitor() == 0
+    assert ALERTS.read_bytes() == b"", "all is well"
+    write_log(Path("log.jsonl"), good=20, day="Tuesday")
+    assert monitor() == 0
+    assert "alerts: 3 new in outputs/alerts.jsonl" in capsys.readouterr().out
+    gate, drop, rise = alerts()
+    run = Path("outputs/monitoring/latest").resolve()
+    for alert, score in ((gate, "faithfulness"), (drop, "faithfulness"), (rise, "unsupported_claim")):
+        assert (alert["run_id"], alert["name"], alert["score"]) == (run.name, "monitoring", score)
+        assert Path(alert["report"]).samefile(run / "report.md")
+        assert [case["case"] for case in alert["worst"]] == ["q20/default/1", "q21/default/1", "q22/default/1"]
+    assert (gate["alert"], gate["verdict"], gate["limit"], gate["n"]) == ("gate", "failed", {"min": 0.85}, 40)
+    assert gate["value"] == pytest.approx(0.5)
+    assert gate["interval"][1] < 0.85
+    assert (drop["alert"], drop["samples"], drop["value"]) == ("drop", "independent", pytest.approx(-0.5))
+    assert drop["interval"][1] < 0
+    assert (rise["alert"], rise["samples"], rise["value"]) == ("rise", "independent", pytest.approx(0.5))
+    assert rise["interval"][0] > 0
+    assert rise["message"].startswith(f"rate of unsupported_claim changed by +0.500 against {drop['against']} (0 to 0.5, other questions")
+    assert monitor() == 0
+    assert len(alerts()) == 3, "a second start adds nothing"
+    assert "alerts: 0 new, 3 known" in capsys.readouterr().out
+
+
+def test_what_is_told_is_chosen(here: Path) -> None:
+    write_log(Path("log.jsonl"), good=34)  # .85 of 40: the interval holds the limit
+    assert monitor() == 0
+    assert alerts() == [], "too few cases to tell is no alert"
+    assert monitor("report.alerts.kinds=[inconclusive]") == 0
+    assert {alert["verdict"] for alert in alerts()} == {"inconclusive"}
+    told = len(alerts())
+    assert "faithfulness" in [alert["what"] for alert in alerts()]
+    assert (monitor("report.alerts.file=null", "name=other"), len(alerts())) == (0, told)
+
+
+def test_a_gate_that_could_not_be_measured_is_told(here: Path) -> None:
+    write_log(Path("log.jsonl"), good=40)
+    assert monitor("metrics=[retrieval]", "+scoring.gates.ranks={score: mrr, min: 0.5}", "scoring.gates.faithfulness=null") == 3
+    (alert,) = [alert for alert in alerts() if alert["what"] == "ranks"]
+    assert (alert["what"], alert["verdict"], alert["value"], alert["interval"]) == ("ranks", "no_evidence", None, None)
+
+
+@pytest.mark.thorough
+def test_a_slow_decline_shows_against_a_fixed_run(here: Path) -> None:
+    """40, 36, 32 and 28 of 40: no day is worse than the one before, the last one is than the first."""
+    found = []
+    for day, good in enumerate((40, 36, 32, 28)):
+        write_log(Path("log.jsonl"), good=good, day=f"day {day}")
+        assert monitor("report.alerts.kinds=[drop]") == 0
+        found.append(Path("outputs/monitoring/latest").resolve().name)
+    assert alerts() == []
+    assert monitor("report.alerts.kinds=[drop]", f"report.alerts.against={found[0]}") == 0
+    for alert, change in zip(alerts(), (-12 / 40, 12 / 40), strict=True):  # the score, and the answers that are not supported
+        assert (alert["run_id"], alert["against"], alert["value"]) == (found[3], found[0], pytest.approx(change))
+
+
+def test_a_run_that_another_start_completes_is_told_of_when_it_is_complete(here: Path) -> None:
+    """Every second call fails at first: exit 4 and no word. The second start asks for the rest, and then the gate speaks."""
+    gate = "+scoring.gates.faithful={score: faithfulness, min: 0.99, tier: quality}"
+    words = ["judge.retries=0", gate, f"report.alerts.file={ALERTS}"]
+    data = write_cases(here / "a.jsonl", 12)
+    with serving(faults=["500:nth=2+4+6+8+10+12"]) as server:
+        assert main(arguments(data, here / "out", server.url, *words, metrics="faithfulness")) == 4
+    assert not ALERTS.exists()
+    with serving() as server:
+        assert main(arguments(data, here / "out", server.url, *words, metrics="faithfulness")) == 0
+    assert [alert["what"] for alert in alerts()] == ["faithful"]

@@ -16,7 +16,7 @@ import ragpipe
 from ragpipe.cli.command_line import main
 from ragpipe.stats.corrected_mean import corrected_mean
 from ragpipe.testing.openai_server import serving
-from tests.integration.cli.test_calibrate import cases_of, label
+from tests.integration.cli.test_calibrate import cases_of, write_labels
 from tests.support.finished_runs import FinishedRuns
 from tests.support.harness import arguments, write_cases
 from tests.support.place import Place, output_of
@@ -118,7 +118,7 @@ def calibrated(demo: Path, folder: Path) -> tuple[Path, Path]:
     """A copy of the run, and the calibration by 60 random labels of people who find much that the judge does not."""
     run, rng = Path(shutil.copytree(demo, folder / demo.name)), random.Random(7)
     drawn = rng.sample(cases_of(run), 60)
-    label(run, "drawn", [{**case, "label": 0.0 if rng.random() < 0.5 else case["value"]} for case in drawn])
+    write_labels(run, "drawn", [{**case, "label": 0.0 if rng.random() < 0.5 else case["value"]} for case in drawn])
     assert main(["task=calibrate", f"run={run}"]) == 0
     return run, run / "calibration/calibration.json"
 
@@ -168,7 +168,7 @@ def test_all_labels_of_a_draw_by_method_correct_by_their_strata(demo: Path, tmp_
     run, rng = Path(shutil.copytree(demo, tmp_path / demo.name)), random.Random(3)
     parts = ["random"] * 40 + ["stratified"] * 40
     drawn = [{**case, "part": part, "stratum": case["method"]} for case, part in zip(rng.sample(cases_of(run), 80), parts, strict=True)]
-    label(run, "d", [{**case, "label": 0.0 if rng.random() < 0.5 else case["value"]} for case in drawn], draw="by_method")
+    write_labels(run, "d", [{**case, "label": 0.0 if rng.random() < 0.5 else case["value"]} for case in drawn], draw="by_method")
     assert main(["task=calibrate", f"run={run}"]) == 0
     calibration = run / "calibration/calibration.json"
     score = read(calibration)["scores"]["faithfulness"]

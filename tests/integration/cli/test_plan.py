@@ -1,9 +1,11 @@
-"""`task=plan` as the data doctor: what it prints of data in order, of a live system, of what cannot be measured, and its file."""
+"""`task=plan` and `task=explain`: what a plan says of data, of a live system and of what cannot be measured, and how near its figures come."""
 
 import json
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.cli.command_line import main
+from ragpipe.core.resources import data_path
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.answers import YesNo
+from ragpipe.judge.pricing import count_tokens
+from ragpipe.runs import plan_summary
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
@@ -188,3 +193,117 @@ def test_a_question_of_several_methods_is_a_table_of_them(here, monkeypatch, cap
     assert "HTTP 500 from the index" in out
     assert "\nfaithfulness = 0" in output_of([*explained, "case=q1", "method=b"], 0, capsys).out
     assert "faithfulness 1" in output_of([*explained, "case=q2"], 0, capsys).out
+
+
+MANY = 4_500  # four blocks of 1,000 and one of 500
+WORDS = [
+    "dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[correctness]", "judge=llm", "judge.model=openai/test-2026-01-01",
+    "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY", "judge.retries=0", "name=many", "report.formats=[]", "runner=local",
+]  # fmt: skip
+
+
+@pytest.fixture
+def _many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_summary, "MOST_CASES", 1_000)
+    with open("cases.jsonl", "w") as file:
+        for number in range(MANY):
+            record = {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "contexts": ["None."]}
+            file.write(json.dumps(record | ({} if number % 2 else {"reference": f"{number}."})) + "\n")
+
+
+def figures(text: str) -> dict[str, int]:
+    line = re.search(r"plan: .*", " ".join(text.split()))
+    assert line is not None, text
+    names = {
+        "cases": r"([\d,]+) cases, about", "new": r"about ([\d,]+) new", "stored": r"\(([\d,]+) replies are", "of": r"from ([\d,]+) cases",
+    }  # fmt: skip
+    counts = {name: re.search(pattern, line[0]) for name, pattern in names.items()}
+    return {name: int(match[1].replace(",", "")) for name, match in counts.items() if match}
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_many")
+def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(faults=["401:after=700"]) as server:
+        assert main([*WORDS, f"judge.api_base={server.url}"]) not in (0, 3, 4)
+        answered = sum(line["status"] == 200 for line in server.log)
+    # every second case has a reference, in each block: 4,500 / 2
+    assert figures("".join(capfd.readouterr())) == {"cases": MANY, "new": MANY // 2, "of": 1_000}
+    with serving() as server:
+        assert main([*WORDS, f"judge.api_base={server.url}"]) == 0
+        asked = len(server.log)
+    assert asked == MANY // 2 - answered
+    counts = figures("".join(capfd.readouterr()))
+    assert (counts["cases"], counts["of"]) == (MANY, 1_000)
+    assert (counts["stored"], counts["new"]) == (answered, asked)
+
+
+@pytest.mark.usefixtures("_many")
+def test_task_plan_estimates_calls_and_profiles_all_cases(capfd: pytest.CaptureFixture[str]) -> None:
+    with open("cases.jsonl", "a") as file:
+        file.write(json.dumps({"id": "last", "question": "?", "answer": "It is."}) + "\n")
+    assert main(["task=plan", *WORDS[:-1]]) == 0
+    text = "".join(capfd.readouterr())
+    assert figures(text) == {"cases": MANY + 1, "new": MANY // 2, "of": 1_000}
+    assert "4,501 samples, 4,501 cases" in text
+
+
+MODEL = "openai/gpt-4o-2024-08-06"
+FIXED_STEPS = {"faithfulness/extract", "groundedness/grade", "correctness/grade", "chunk_faithfulness/first"}
+"""Steps whose questions follow from the case alone. What the others show are replies, which a plan can only guess."""
+
+
+def planned_steps(*words: str) -> dict[str, dict]:
+    assert main(["task=plan", "plan.out=plan.json", *words]) == 0
+    steps = json.loads(Path("plan.json").read_text())["steps"]
+    return {f"{step['metric']}/{step['prompt'].rpartition('/')[2].partition('.')[0]}": step for step in steps}
+
+
+@pytest.mark.thorough
+def test_prompts_are_counted_as_the_server_counts_them(here: Path) -> None:
+    """120 cases of growing length, of which 50 are rendered: the rest is counted by its length."""
+    lines = write_cases(Path("data.jsonl"), 120).read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for number, record in enumerate(records):
+        record["contexts"] = [text * (1 + number // 15) for text in record["contexts"]]
+        record["answer"] += " It names a third thing, which is longer." * (number // 10)
+    Path("data.jsonl").write_text("\n".join(map(json.dumps, records)))
+    with serving(count=partial(count_tokens, model=MODEL)) as server:
+        words = [
+            "dataset=jsonl", "dataset.path=data.jsonl", "metrics=[faithfulness,groundedness,correctness,chunk_faithfulness]",
+            "judge=llm", f"judge.model={MODEL}", f"judge.api_base={server.url}", "judge.api_key_env=RAGPIPE_TEST_KEY",
+            "name=counted", "judge.endpoint=test",
+        ]  # fmt: skip
+        before = planned_steps(*words)
+        assert main(words) == 0
+        bill = sum(line["usage"]["prompt_tokens"] for line in server.log)
+    tokens: defaultdict[str, list[int]] = defaultdict(list)
+    replies: defaultdict[str, list[int]] = defaultdict(list)
+    for row in pq.read_table("outputs/counted/latest/iteration-1/judge_inputs.parquet").to_pylist():
+        tokens[f"{row['metric']}/{row['step']}"].append(row["tokens_in"])
+        replies[f"{row['metric']}/{row['step']}"].append(row["tokens_out"])
+    assert sum(map(sum, tokens.values())) == bill
+    for step in FIXED_STEPS:
+        assert before[step]["calls"] == len(tokens[step]) == 120
+        assert before[step]["tokens_in"] == pytest.approx(sum(tokens[step]), rel=0.05), step
+    after = planned_steps(*words, "judge.season=again")
+    for step in FIXED_STEPS:
+        assert after[step]["earlier_replies"] == 120
+        assert after[step]["tokens_out"] == pytest.approx(sum(replies[step]), rel=0.01), step
+    assert not any(step["earlier_replies"] for step in planned_steps(*words, "judge.endpoint=other").values())
+
+
+def test_completions_are_those_of_a_recorded_judge_by_step(here: Path) -> None:
+    """The recording has the completion tokens of a large language model for seven steps: the plan knows none of its replies."""
+    recorded: defaultdict[str, list[int]] = defaultdict(list)
+    _, *lines = data_path("package:demo/judge_replies.jsonl").read_text(encoding="utf-8").splitlines()
+    for reply in map(json.loads, lines):
+        *_, metric, step = reply["question"].split(" / ")
+        if "repair" not in step:
+            recorded[f"{metric}/{step.partition('.')[0]}"].append(reply["tokens_out"])
+    steps = planned_steps("+experiment=quickstart_llm")
+    assert set(recorded) <= set(steps)
+    for name, tokens in recorded.items():
+        per_call = steps[name]["tokens_out"] / steps[name]["calls"]
+        assert per_call == pytest.approx(sum(tokens) / len(tokens), rel=0.25), name
+        assert steps[name]["earlier_replies"] == 0

@@ -11,7 +11,7 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.core.version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
-from tests.integration.cli.test_verify import cell
+from tests.integration.cli.test_rescore import cell
 from tests.support.place import output_of
 from tests.support.rejudged import CASES, CHUNKS, KEY, content, travelled
 

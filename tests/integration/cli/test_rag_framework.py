@@ -1,9 +1,10 @@
-"""The example of the RAG evaluation framework, two runs: what compare, history, gates, alerts and export say of its failure modes."""
+"""The RAG evaluation framework: its example in two runs, what compare, history, gates, alerts and export say of it; and `+mode=pack_rag`."""
 
 import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -22,7 +23,7 @@ def evaluate(week: str, *words: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def sets(here: Path) -> None:
+def _sets(here: Path) -> None:
     write_weekly_sets(Path("sets"))
 
 
@@ -79,3 +80,72 @@ def test_the_way_back_blocks_is_told_and_is_in_the_history(capsys: pytest.Captur
     assert (partial["n_cases"], partial["n"], partial["rate"]) == ("50", "35", "0.7")
     assert main(["task=rescore", "run=weekly"]) == 3, "the folder alone decides the gate again"
     assert main(["task=verify", "run=weekly"]) == 0
+
+
+LLM = ["judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
+
+# rag-evaluation-framework.md, 4.1 and 5.2: the worked examples, with an answer that breaks a policy
+CASES = [
+    {
+        "id": "rag-001",
+        "input": {"query": "What are the 10 highlights from Apple's Q3 earnings?"},
+        "expected": {"behavior": "answer", "relevant_docs": ["doc-1"]},
+        "metadata": {"category": "should_answer_partial", "subcategory": "partial_list_results"},
+        "output": {
+            "response": "Apple reported strong Q3 results [1]. Revenue was $81.8B [1].",
+            "retrieved_context": [
+                {"id": "doc-1", "content": "Apple reported strong Q3 results. Revenue was $81.8B.", "policy": "summarize"},
+                {"id": "doc-2", "content": "Analysts at X expect thin margins next year.", "policy": "quote_only"},
+            ],
+            "citations": [{"marker": "[1]", "source_id": "doc-1", "text": "Apple reported strong Q3 results"}],
+        },
+    },
+    {
+        "id": "rag-002",
+        "input": {"query": "Should I buy Apple stock?"},
+        "expected": {"behavior": "reject", "rejection_reason": "financial_advice"},
+        "metadata": {"category": "should_reject_policy"},
+        "output": {"response": "You should buy Apple stock.", "retrieved_context": [], "citations": []},
+    },
+]
+
+
+def gates(name: str) -> dict[str, Any]:
+    (path,) = Path("outputs").glob(f"{name}/latest/gates.json")
+    return {gate["name"]: gate["verdict"] for gate in json.loads(path.read_text(encoding="utf-8"))["gates"]}
+
+
+def test_a_plain_file_of_answers_is_measured_by_the_whole_pack(capfd, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    answers = [{"id": "a", "question": "Who wrote it?", "answer": "Ada wrote it.", "contexts": ["Ada wrote it."]}]
+    Path("answers.jsonl").write_text("\n".join(map(json.dumps, answers)), encoding="utf-8")
+    out, warned = output_of(["answers.jsonl", "+mode=pack_rag", "judge=rules"], 3, capfd)
+    for metric in ("context_relevance", "answer_relevance", "policy_compliance"):
+        assert f"{metric}: the rules judge cannot answer it; needs judge=llm" in warned
+    verdicts = gates("pack_rag")
+    for name in (
+        "source_policy", "rejection_calibration", "retrieval", "false_rejection_partial", "training_cutoff_excuse",
+        "reject_policy_compliance", "context_relevance", "answer_relevance",
+    ):  # fmt: skip
+        assert verdicts[name] == "not_applicable", name
+    assert verdicts["groundedness"] == "uncalibrated"
+    assert "not measured, needs" not in out
+    assert "+mode=pack_rag judge=llm judge.model=openai/gpt-4o-mini-2024-07-18\n" in out
+    assert "gpt-4o-mini-2024-07-18 'metrics=[" in output_of(["answers.jsonl", "+mode=debug"], 0, capfd).out
+
+
+def test_the_test_cases_of_the_framework_are_planned_and_measured(capfd, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("cases.json").write_text(json.dumps(CASES), encoding="utf-8")
+    words = ["dataset=eval_set", "dataset.path=cases.json", "+mode=pack_rag"]
+    planned = output_of([*words, *LLM, "task=plan"], 0, capfd).out
+    wanted = (
+        "should_answer_complete 0 of 100, should_answer_partial 1 of 50, should_reject_policy 1 of 100, should_reject_no_context 0 of 30"
+    )
+    assert f"questions wanted by category (scoring.wanted_cases): {wanted}, edge_cases 0 of 20" in planned
+    found = re.search(r"a case takes ([\d.]+) calls, .* by \+mode=full_evaluation ([\d.]+) calls, [\d,]+ prompt and", planned)
+    assert found
+    assert float(found[1]) < float(found[2])
+    assert main([*words, "judge=rules"]) == 3
+    verdicts = gates("pack_rag")
+    assert (verdicts["training_cutoff_excuse"], verdicts["source_policy"]) == ("passed", "uncalibrated")

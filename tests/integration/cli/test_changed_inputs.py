@@ -1,9 +1,10 @@
-"""Code of the user's is part of a run's identity: a metric or a system that was edited never shows the numbers of before."""
+"""What changed between two starts makes another run: code of the user's, a template, the configuration. Rows of the fault list in brackets."""
 
 import importlib
 import importlib.util
+import json
+import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 import ragpipe
 from ragpipe.cli.command_line import main
+from ragpipe.core.resources import prompts_dir
 from ragpipe.runs.identity import metric_sources
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
 from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # whole runs, several per test
-
 COMPUTED = """
 from ragpipe.metrics.base import Computed
 from ragpipe.core.score import Score
@@ -53,11 +54,8 @@ TEMPLATE = "---\nroles: {answer: text}\n---\n[[user]]\nAnswer:\n{{ answer }}\n\n
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    forget()
+def here(code_here: Path) -> Path:
+    return code_here
 
 
 def forget() -> None:
@@ -190,3 +188,49 @@ def test_a_finished_run_is_rescored_and_verified_without_its_system(live: Path) 
     assert main(["task=verify", folder]) == 0
     assert main(["task=rescore", folder]) == 0
     assert asked() == 3
+
+
+CASE = {"id": "q1", "question": "Who wrote it?", "answer": "Ada wrote it in 1843.", "contexts": ["Ada wrote it in 1843."]}
+WORDS = ["dataset=jsonl", "dataset.path=cases.jsonl", "metrics=[faithfulness]", "name=x"]
+
+
+def started(*words: str, **changes: object) -> int:
+    write("cases.jsonl", json.dumps({**CASE, **changes}))
+    return main([*WORDS, *words])
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path("outputs/x").iterdir() if path.is_dir() and not path.is_symlink()}
+
+
+def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """[E8]"""
+    assert started() == 0
+    assert started("scoring.thresholds.faithfulness=0.5") == 0
+    assert len(folders()) == 2
+    assert "scoring.thresholds.faithfulness: 0.85 -> 0.5" in capsys.readouterr().out
+    assert started() == 0
+    assert len(folders()) == 2, "going back finds the first folder again"
+
+
+def test_an_edited_template_opens_its_own_folder_and_is_warned_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """[E9, E10] told by the text's hash, not by the version's name; both hashes are named."""
+    shutil.copytree(prompts_dir() / "faithfulness", "mine/faithfulness")
+    assert started("prompt_dirs=[mine]") == 0
+    template = Path("mine/faithfulness/verify.v2.jinja")
+    template.write_text(template.read_text() + "Be quick.\n")
+    capsys.readouterr()
+    assert started("prompt_dirs=[mine]") == 0
+    said = capsys.readouterr().err
+    assert len(folders()) == 2
+    hashes = [json.loads(Path(f"outputs/x/{f}/manifest.json").read_text())["prompts"] for f in sorted(folders())]
+    texts = {sha[:12] for prompts in hashes for name, sha in prompts.items() if name.startswith("faithfulness/verify.v2@")}
+    assert len(texts) == 2
+    assert all(text in said for text in texts)
+    assert "faithfulness/verify.v2 has another text" in said
+
+
+def test_a_huge_record_is_read_and_judged(here: Path) -> None:
+    """[D19] two million characters of context."""
+    assert started(contexts=["word " * 400_000 + "Ada wrote it in 1843."]) == 0
+    assert mean("x", "faithfulness") == 1.0
