@@ -13,10 +13,10 @@ from ragpipe.core.errors import ConfigError, DataError
 from tests.support.finished_runs import FinishedRuns
 from tests.support.waiting import HANGS_AFTER_S
 
+pytestmark = pytest.mark.slow
 WORDS = ["dataset=demo", "dataset.limit=4", "metrics=[faithfulness,retrieval]", "metrics.retrieval.k=[5]", "name=api"]
 
 
-@pytest.mark.slow
 def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = ragpipe.run(WORDS)
     assert found.path == (here / "outputs/api/latest").resolve()
@@ -37,7 +37,6 @@ def test_run_gives_what_load_reads_later(here: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[-1] == f"report: outputs/api/{found.path.name}/report.html"
 
 
-@pytest.mark.slow
 def test_iterations_are_folders(here: Path) -> None:
     found = ragpipe.run(["dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=api", "iterations=2"])
     first = ragpipe.load(found.path / "iteration-1")
@@ -46,7 +45,6 @@ def test_iterations_are_folders(here: Path) -> None:
     assert list(first.records["faithfulness"].dropna()) == list(found.records["faithfulness"].dropna())
 
 
-@pytest.mark.slow
 def test_what_is_wrong_is_raised(here: Path) -> None:
     with pytest.raises(ConfigError, match=r"metrics\.faithfulness\.bach"):
         ragpipe.run([*WORDS, "+metrics.faithfulness.bach=5"])
@@ -59,7 +57,6 @@ def test_what_is_wrong_is_raised(here: Path) -> None:
     assert not (here / "outputs").exists()
 
 
-@pytest.mark.slow
 def test_a_script_of_five_lines(here: Path, finished_runs: FinishedRuns) -> None:
     """The README's example, in a fresh interpreter: pandas and the rest come in by themselves."""
     page = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -75,7 +72,6 @@ CONFIG = {"dataset": "demo", "dataset.limit": 4, "metrics": ["faithfulness", "re
 
 
 @pytest.mark.thorough
-@pytest.mark.slow
 def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ragpipe.run(CONFIG, quiet=True)
     ragpipe.plan(CONFIG, quiet=True)
@@ -86,7 +82,6 @@ def test_quiet_prints_nothing_and_still_raises(here: Path, capfd: pytest.Capture
     assert "complete since" in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_plan_asks_nothing_and_writes_nothing(here: Path) -> None:
     made = ragpipe.plan(CONFIG, quiet=True)
     assert (made.iterations, [metric.name for metric in made.metrics]) == (1, ["faithfulness", "retrieval"])
@@ -96,7 +91,6 @@ def test_a_plan_asks_nothing_and_writes_nothing(here: Path) -> None:
     assert made.cases == len(run.records)
 
 
-@pytest.mark.slow
 def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
     run = ragpipe.run(CONFIG, quiet=True)
     stricter = ragpipe.rescore(run, {"scoring": {"thresholds": {"faithfulness": 1.0}}}, quiet=True)
@@ -115,7 +109,6 @@ def test_a_run_is_scored_again_judged_again_and_verified(here: Path) -> None:
         ragpipe.rescore(run, {"dataset.limit": 2}, quiet=True)
 
 
-@pytest.mark.slow
 def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     gate = {"scoring": {"gates": {"true": {"score": "faithfulness", "min": 0.0, "tier": "quality"}}}}
     run = ragpipe.run([CONFIG, gate], quiet=True)
@@ -136,7 +129,6 @@ def test_a_run_shows_itself_in_a_notebook(here: Path) -> None:
     assert [line.split()[0] for line in lines[3:-1]] == methods
 
 
-@pytest.mark.slow
 def test_a_run_has_frames_of_its_cases_and_of_what_they_are_made_from(here: Path) -> None:
     run = ragpipe.run(CONFIG, quiet=True)
     cases = run.cases
@@ -153,7 +145,6 @@ def test_a_run_has_frames_of_its_cases_and_of_what_they_are_made_from(here: Path
     assert set(run.samples["id"]) == set(cases["case"])
 
 
-@pytest.mark.slow
 def test_a_run_is_compared_with_another(here: Path) -> None:
     base = ragpipe.run(CONFIG, quiet=True)
     other = ragpipe.rejudge(base, {"judge.threshold": 0.9}, quiet=True)
@@ -199,7 +190,6 @@ with serving() as server:
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("seconds", ["0", "0.05", "0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.6"])
 def test_an_interrupt_before_the_first_question_inside_asyncio_run_asks_nothing(here, monkeypatch, seconds: str) -> None:
     """The handler of the running loop only marks its own task as cancelled."""

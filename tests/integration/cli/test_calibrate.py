@@ -1,4 +1,4 @@
-"""`task=label` and `task=calibrate`: draws that grow, blind files, labels of several people, and a judge held against people's verdicts."""
+"""`task=label` and `task=calibrate`: draws that grow, blind files, labels of people, and a judge held against them."""
 
 import base64
 import csv
@@ -15,17 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ragpipe.calibration.label_files import (
-    LABEL_COLUMNS,
-    LABELS,
-    Draw,
-    draw_folders,
-    read_draw,
-    read_drawn,
-    read_labels,
-    write_draw,
-    write_rows,
-)
+from ragpipe.calibration.label_files import LABEL_COLUMNS, Draw, read_draw, read_drawn, read_labels, write_draw, write_rows
 from ragpipe.cli.command_line import main
 from ragpipe.core.sample import answer_digest
 from ragpipe.runs.measured_cases import CaseReader
@@ -92,7 +82,7 @@ def write_labels(run: Path, name: str, rows: Sequence[dict[str, Any]], *, score:
     )  # fmt: skip
     blank = {"annotator": "a", "grade": None, "note": None, "at": None, **AT_RANDOM}
     full = [{name: {**blank, **row}[name] for name in LABEL_COLUMNS.names} for row in rows]
-    write_rows(folder / LABELS, table_of(full, LABEL_COLUMNS))
+    write_rows(folder / "labels.parquet", table_of(full, LABEL_COLUMNS))
 
 
 def test_recorded_judges_have_the_figures_of_trusted_libraries(mtrag: Path, real_data: Path) -> None:
@@ -228,11 +218,10 @@ def label(run: Path, *words: str) -> int:
 
 
 def draw(run: Path, *words: str) -> Path:
-    before = {folder: (folder / "draw.json").stat().st_mtime_ns for folder in draw_folders(run)}
+    before = {path: path.stat().st_mtime_ns for path in run.glob("labels/*/draw.json")}
     assert label(run, "label.metric=faithfulness", *words) == 0
-    changed = [f for f in draw_folders(run) if before.get(f) != (f / "draw.json").stat().st_mtime_ns]
-    assert len(changed) == 1
-    return changed[0]
+    (changed,) = (path for path in run.glob("labels/*/draw.json") if before.get(path) != path.stat().st_mtime_ns)
+    return changed.parent
 
 
 def items(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What changed between two starts makes another run: code of the user's, a template, the configuration. Rows of the fault list in brackets."""
+"""What changed between two starts makes another run: code of the user's, a template, the configuration, the data."""
 
 import importlib
 import importlib.util
@@ -203,7 +203,7 @@ def folders() -> set[str]:
     return {path.name for path in Path("outputs/x").iterdir() if path.is_dir() and not path.is_symlink()}
 
 
-def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_configuration_opens_its_own_folder_and_says_the_difference(here: Path, capsys) -> None:
     """[E8]"""
     assert started() == 0
     assert started("scoring.thresholds.faithfulness=0.5") == 0

@@ -102,11 +102,9 @@ def test_an_incomplete_run_is_not_called_complete(here: Path, capfd: pytest.Capt
     assert COMPLETE.search(capfd.readouterr().out) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), [("", "2"), ("2", "3"), ("v9", "v10"), ("2026-09", "2026-10"), ("nightly", "nightly-2"), ("a b", "a b-2")]
-)
-def test_another_name(name: str, other: str) -> None:
-    assert next_name(name) == other
+def test_another_name() -> None:
+    names = {"": "2", "2": "3", "v9": "v10", "2026-09": "2026-10", "nightly": "nightly-2", "a b": "a b-2"}
+    assert {name: next_name(name) for name in names} == names
 
 
 WORDS = ("dataset=demo", "dataset.limit=1", "metrics=[retrieval]", "name=x", "report.formats=[markdown]")
@@ -175,11 +173,8 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
-LOST = [pytest.param("scores.parquet", Path.unlink, id="scores gone"), pytest.param("judge_inputs.parquet", cut, id="replies cut")]
-
-
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(("name", "damage"), LOST)
+@pytest.mark.parametrize(("name", "damage"), [("scores.parquet", Path.unlink), ("judge_inputs.parquet", cut)])
 def test_a_lost_table_of_a_finished_run_is_made_again(run: Path, capsys, name: str, damage: Callable[[Path], object]) -> None:
     table = run / "iteration-1" / name
     whole = table.read_bytes()
@@ -199,8 +194,7 @@ def test_a_changed_seal_is_not_replaced_without_a_word(run: Path, capsys: pytest
     assert verified(run, capsys).startswith("verify: identical")
 
 
-SAME = "openai/test-model-2026-01-01"
-PRICED = ["report.formats=[markdown]", "judge.prices={input: 1.0, output: 2.0}"]
+PRICES = "judge.prices={input: 1.0, output: 2.0}"
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +205,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(here)
         patch.setenv(KEY, "sk-sentinel-4242")
         data = write_data(here / "data.jsonl", 6)
-        assert main(arguments(data, here / "out", server.url, "judge.retries=0", *PRICED, metrics="faithfulness")) == 4
+        assert main(arguments(data, here / "out", server.url, "judge.retries=0", PRICES, metrics="faithfulness")) == 4
     return here / "out"
 
 
@@ -221,30 +215,21 @@ def copied(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree((made / "torture" / "latest").resolve(), tmp_path / "elsewhere" / "run"))
 
 
-def bill(folder: Path) -> dict:
-    return json.loads((folder / "iteration-1" / "cost.json").read_text())
-
-
 def spent(folder: Path) -> dict:
-    return bill(folder)["spent"]
+    return json.loads((folder / "iteration-1" / "cost.json").read_text())["spent"]
 
 
-def rejudge(folder: Path, url: str, *extra: str) -> list[str]:
-    return [
-        "task=rejudge", f"run={folder}", "judge=llm", f"judge.model={SAME}", "judge.endpoint=test",
-        f"judge.api_key_env={KEY}", f"judge.api_base={url}", "judge.prices={input: 1.0, output: 2.0}", *extra,
-    ]  # fmt: skip
-
-
-NOBODY = (["task=rescore"], ["task=rescore", "retry_errors=true"], ["task=rejudge", "rejudge.mode=stored"])
+def rejudge(folder: Path, url: str) -> list[str]:
+    judge = ["judge=llm", "judge.model=openai/test-model-2026-01-01", "judge.endpoint=test", f"judge.api_key_env={KEY}"]
+    return ["task=rejudge", f"run={folder}", *judge, f"judge.api_base={url}", PRICES]
 
 
 @pytest.mark.thorough(tried=2)
-@pytest.mark.parametrize("words", NOBODY, ids=" ".join)
-def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(copied: Path, words: list[str], capsys) -> None:
+@pytest.mark.parametrize("words", ["task=rescore", "task=rescore retry_errors=true", "task=rejudge rejudge.mode=stored"])
+def test_a_task_that_asks_nobody_leaves_the_run_untouched_and_says_what_helps(copied: Path, words: str, capsys) -> None:
     before = content(copied)
     assert spent(copied)["calls"] > 0
-    assert main([*words, f"run={copied}"]) == 4
+    assert main([*words.split(), f"run={copied}"]) == 4
     assert content(copied) == before
     said = " ".join(capsys.readouterr().err.split())
     assert "the same command asks for them again" not in said
@@ -264,7 +249,7 @@ def test_the_same_judge_asks_the_rest_and_both_bills_add_up(copied: Path, capsys
     assert after["calls"] == before["calls"] + asked
     assert after["tokens_in"] > before["tokens_in"]
     assert after["usd"] == pytest.approx((after["tokens_in"] + 2 * after["tokens_out"]) / 1e6)
-    assert bill(copied)["saved"]["calls"] == 0
+    assert json.loads((copied / "iteration-1" / "cost.json").read_text())["saved"]["calls"] == 0
     assert f"{asked} calls, for what had no reply" in " ".join(said.split())
     assert not list(copied.rglob(".paid.json"))
 

@@ -1,4 +1,4 @@
-"""A finished run read back: the same run, whatever made it; a file that was changed is named by whoever reads it; nothing of a stranger's is obeyed."""
+"""A finished run read back is the same run; a changed file is named, and nothing of a stranger's is obeyed."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Gates and alerts from the command line: exit code, gates.json, terminal and page, and what a run of bad answers appends to the alert file."""
+"""Gates and alerts from the command line: exit code, gates.json, terminal, page, and the alert file."""
 
 import json
 import re
@@ -109,8 +109,8 @@ def write_ranks(path: Path, *, late: int, cases: int = 40) -> None:
         for n in range(cases):
             names = ["right", "x", "y"] if n >= late else ["x", "y", "right"]
             chunks = [{"id": f"{name}{n}", "text": f"Passage {name} of {n}."} for name in names]
-            case = {"id": f"q{n}", "question": f"What is {n}?", "answer": f"It is {n}.", "chunks": chunks, "relevant_chunks": [f"right{n}"]}
-            file.write(json.dumps(case) + "\n")
+            case = {"id": f"q{n}", "question": f"What is {n}?", "answer": f"It is {n}.", "chunks": chunks}
+            file.write(json.dumps(case | {"relevant_chunks": [f"right{n}"]}) + "\n")
 
 
 def evaluate(late: int, *words: str) -> tuple[int, Path]:

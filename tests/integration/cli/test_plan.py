@@ -1,4 +1,4 @@
-"""`task=plan` and `task=explain`: what a plan says of data, of a live system and of what cannot be measured, and how near its figures come."""
+"""`task=plan` and `task=explain`: what a plan says of data and of a live system, and how near its figures come."""
 
 import json
 import re

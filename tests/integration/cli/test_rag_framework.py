@@ -1,4 +1,4 @@
-"""The RAG evaluation framework: its example in two runs, what compare, history, gates, alerts and export say of it; and `+mode=pack_rag`."""
+"""The RAG evaluation framework: its example in two runs, what each task says of it, and `+mode=pack_rag`."""
 
 import csv
 import json

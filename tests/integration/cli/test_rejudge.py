@@ -13,7 +13,7 @@ from ragpipe.core.version import FORMAT
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.integration.cli.test_rescore import cell
 from tests.support.place import output_of
-from tests.support.rejudged import CASES, CHUNKS, KEY, content, travelled
+from tests.support.rejudged import CASES, CHUNKS, content, travelled
 
 pytestmark = pytest.mark.slow
 ALWAYS_NO = [{"match": "Reply with one word: YES or NO", "reply": "NO"}]
@@ -24,16 +24,12 @@ SAME, OTHER = "openai/test-model-2026-01-01", "openai/other-model-2026-01-01"
 def run(travelled_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
-    monkeypatch.setenv(KEY, "sk-sentinel-4242")
     return Path(shutil.copytree(travelled_run, tmp_path / "runs" / "run"))
 
 
 def words(run: Path, server: OpenAIServer | None, *extra: str, model: str = SAME) -> list[str]:
-    judge = [
-        "judge=llm", f"judge.model={model}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY",
-        f"judge.api_base={server.url}",
-    ] if server else []  # fmt: skip
-    return ["task=rejudge", f"run={run}", *judge, *extra]
+    judge = ["judge=llm", f"judge.model={model}", "judge.endpoint=test", "judge.api_key_env=RAGPIPE_TEST_KEY"]
+    return ["task=rejudge", f"run={run}", *([*judge, f"judge.api_base={server.url}"] if server else []), *extra]
 
 
 def inputs(folder: Path) -> list[dict]:
@@ -141,9 +137,7 @@ DEMO = ["dataset=demo", "dataset.limit=2", "name=x", "report.formats=[markdown]"
 
 def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
-    code = main(["task=verify", f"run={run}"])
-    said = capsys.readouterr()
-    return code, said.out + said.err
+    return main(["task=verify", f"run={run}"]), "".join(capsys.readouterr())
 
 
 def tampered(path: Path) -> None:

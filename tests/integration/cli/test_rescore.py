@@ -1,4 +1,4 @@
-"""A run folder alone, far from its data and its judge: `task=rescore` decides anew without a question, `task=verify` names every flipped byte."""
+"""A run folder far from its data: `task=rescore` decides anew without a question, `task=verify` names what was changed."""
 
 import json
 import shutil
@@ -30,16 +30,12 @@ def siblings(run: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
 
-def figures(folder: Path) -> dict:
-    return json.loads((folder / "iteration-1" / "metrics.json").read_text())
+def read(folder: Path, name: str) -> dict:
+    return json.loads((folder / "iteration-1" / name).read_text())
 
 
 def scores(folder: Path) -> dict:
-    return figures(folder)["overall"]["scores"]
-
-
-def calls(folder: Path) -> dict:
-    return json.loads((folder / "iteration-1" / "cost.json").read_text())
+    return read(folder, "metrics.json")["overall"]["scores"]
 
 
 def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,28 +44,25 @@ def test_a_threshold_flips_verdicts_and_nothing_else(run: Path, capsys: pytest.C
     (made,) = siblings(run)
     before, after = scores(run)["chunk_faithfulness"], scores(made)["chunk_faithfulness"]
     assert (after["mean"], after["pass_rate"]) == (before["mean"], 1.0)
-    assert figures(made)["declared"]["chunk_faithfulness"]["threshold"] == 0
+    assert read(made, "metrics.json")["declared"]["chunk_faithfulness"]["threshold"] == 0
     assert before["pass_rate"] < 1
     flips = round(CASES * (1 - before["pass_rate"]))
     assert f"+{flips} -0" in capsys.readouterr().out
     assert (run.parent / "latest").readlink() == Path("run"), "only an evaluation becomes the latest"
     for name in ("samples.parquet", "outputs.parquet", "iteration-1/scores.parquet", "iteration-1/judge_inputs.parquet"):
         assert (made / name).stat().st_ino == (run / name).stat().st_ino, "linked, not copied"
-    bill = calls(made)
-    assert (bill["spent"]["calls"], bill["used"]) == (0, calls(run)["used"])
+    bill = read(made, "cost.json")
+    assert (bill["spent"]["calls"], bill["used"]) == (0, read(run, "cost.json")["used"])
     first = content(made)
     assert main(["task=rescore", f"run={run}", "scoring.thresholds.chunk_faithfulness=0"]) == 0
     assert content(made) == first
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(
-    ("words", "gone", "new"),
-    [
-        (["metrics=[retrieval,faithfulness]", "metrics.retrieval.k=[2]"], {"chunk_faithfulness", "recall@5"}, {"recall@2"}),
-        (["scoring=tiers"], set(), set()), (["~metrics.chunk_faithfulness"], {"chunk_faithfulness"}, set()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "gone", "new"), [
+    (["metrics=[retrieval,faithfulness]", "metrics.retrieval.k=[2]"], {"chunk_faithfulness", "recall@5"}, {"recall@2"}),
+    (["scoring=tiers"], set(), set()), (["~metrics.chunk_faithfulness"], {"chunk_faithfulness"}, set()),
+])  # fmt: skip
 def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str], new: set[str]) -> None:
     assert main(["task=rescore", f"run={run}", *words]) == (3 if "scoring=tiers" in words else 0)  # its gates block
     (made,) = siblings(run)
@@ -77,7 +70,7 @@ def test_what_asks_no_other_question(run: Path, words: list[str], gone: set[str]
     assert gone <= before.keys() - after.keys()
     assert new <= after.keys() - before.keys()
     assert after["faithfulness"]["mean"] == before["faithfulness"]["mean"]
-    assert calls(made)["spent"]["calls"] == 0
+    assert read(made, "cost.json")["spent"]["calls"] == 0
 
 
 @pytest.mark.thorough(tried=1)

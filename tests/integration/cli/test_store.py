@@ -1,4 +1,4 @@
-"""The bill and the store: what runs have paid is what the server has on its own bill, whatever became of the calls; and `task=store`."""
+"""What runs have paid is what the server has on its own bill, whatever became of the calls; and `task=store`."""
 
 import json
 import shutil

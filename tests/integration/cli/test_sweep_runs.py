@@ -14,28 +14,13 @@ from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
 from ragpipe.store import folder_lock
 from ragpipe.testing.openai_server import serving
-from tests.support.harness import (
-    Server,  # fmt: skip
-    arguments,  # fmt: skip
-    asked_again,  # fmt: skip
-    committed,  # fmt: skip
-    finish,  # fmt: skip
-    kill_after,  # fmt: skip
-    write_cases,  # fmt: skip
-)
+from tests.support.harness import Server, arguments, asked_again, committed, finish, kill_after, write_cases
 
 pytestmark = pytest.mark.slow
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 SUBMITIT = ("hydra/launcher=submitit_local",)
 has_submitit = pytest.mark.skipif(find_spec("submitit") is None, reason="needs the extra submitit")
 WEIGHTS = "scoring.weights.faithfulness=0.2,0.5"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    return tmp_path
 
 
 def words(here: Path, url: str, *more: str, cases: int = 3) -> list[str]:
@@ -62,7 +47,8 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return pq.read_table(folder / "comparison.parquet").to_pylist()
 
 
-def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_weights_after_a_finished_run_ask_nothing_and_make_one_table(here: Path, capfd, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     with serving() as server:
         assert main(words(here, server.url)[1:]) == 0
         asked = len(server.log)
@@ -123,11 +109,8 @@ def test_a_killed_sweep_goes_on_where_it_was(here: Path) -> None:
     """kill -9 in the first job, then in the second: what the store holds is not asked for again."""
     with Server(here / "server.jsonl", ["--latency-ms", "20"]) as server:
         again = words(here, server.url, "judge.temperature=0.0,0.5", "judge.allow_unpinned=true", cases=12)
-        kills = []
-        for calls in (10, 20):
-            moment = kill_after(again, here, server, calls)
-            if moment is not None:
-                kills.append((moment, committed(here / "out")))
+        moments = [(kill_after(again, here, server, calls), committed(here / "out")) for calls in (10, 20)]
+        kills = [(moment, done) for moment, done in moments if moment is not None]
         assert kills
         code, text = finish(again, here)
         assert code == 0, text

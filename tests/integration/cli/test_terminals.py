@@ -11,7 +11,7 @@ from ragpipe.cli.tasks import init
 from ragpipe.core import errors
 from ragpipe.core.errors import Interrupted
 
-_WORST = [
+CODES = [
     (errors.ConfigError("x"), 2), (errors.DataError("x"), 2), (errors.Incomplete("x"), 4), (errors.ProviderUnusable("x"), 5),
     (errors.OutputError("x"), 6), (errors.FolderLocked("x"), 6), (errors.Interrupted("x"), 130), (errors.Interrupted("x", 15), 143),
     (errors.Interrupted("x", 1), 129), (errors.SignalReceived(15), 143), (errors.SignalReceived(1), 129), (KeyboardInterrupt(), 130),
@@ -20,7 +20,7 @@ _WORST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("error", "code"), [pytest.param(*row, id=repr(row[0])) for row in _WORST])
+@pytest.mark.parametrize(("error", "code"), CODES, ids=[repr(row[0]) for row in CODES])
 def test_each_error_has_its_code(error: BaseException, code: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert report(error).code == code
     assert ("this is a bug" in capfd.readouterr().err) is (code == 1)
@@ -60,13 +60,10 @@ def test_what_is_written_composes_as_it_is_and_with_a_language_model(here: Path)
     assert (other.judge.model, other.judge.api_key_env) == ("openai/gpt-4o-mini-2024-07-18", "OPENAI_API_KEY")
 
 
-@pytest.mark.parametrize(
-    ("program", "command"),
-    [
-        ("/home/me/venv/bin/ragpipe", "ragpipe"), ("ragpipe.exe", "ragpipe"),
-        ("/home/me/venv/lib/ragpipe/__main__.py", "python -m ragpipe"), ("/usr/bin/pytest", "python -m ragpipe"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("program", "command"), [
+    ("/home/me/venv/bin/ragpipe", "ragpipe"), ("ragpipe.exe", "ragpipe"),
+    ("/home/me/venv/lib/ragpipe/__main__.py", "python -m ragpipe"), ("/usr/bin/pytest", "python -m ragpipe"),
+])  # fmt: skip
 def test_the_command_to_go_on_is_as_it_was_typed(program: str, command: str, monkeypatch, capsys) -> None:
     def interrupted(*_: object) -> None:
         raise Interrupted("interrupted", 2)

@@ -1,4 +1,4 @@
-"""Every example of the pages is run: what a page shows is what happens."""
+"""Every example of the pages is run: what a page shows is what happens. What is made from the code is of this code."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -24,6 +25,7 @@ from ragpipe.data.dataset import Record, open_dataset
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.example_rag.__main__ import main as example_rag
 from ragpipe.testing.openai_server import OpenAIServer, running
+from tests.support.docs_site import docs_script
 from tests.support.example_server import asks_example_rag, at_address, example_rag_served, run_curl
 from tests.support.minilm import needs_files
 from tests.support.pages import DOCS, ROOT, Section, Step, commands, commands_with_codes, missing, sections
@@ -283,3 +285,41 @@ def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"`((?:ragpipe|conf|docs|benchmarks|tests)/[\w/]+\.(?:py|yaml|md))`", text):
         shown_as_an_example = f"`{target}`:" in text
         assert shown_as_an_example or (ROOT / target).exists(), f"{page} speaks of {target}"
+
+
+OF_OTHERS = {
+    "agreement.json", "agreement.md", "agreement.html", "selftest.json", "selftest.md", "selftest.html", "weights.json", "weights.md",
+    "outputs.journal.jsonl", ".system-budget.jsonl", "iteration-1/journal.jsonl", "index.json", "index.parquet", "baseline.parquet",
+    "calibration.json", "draw.json", "draw.parquet", "label.html", "labels.parquet",
+}  # fmt: skip
+"""What other tasks make of a run, and what a live system, an index manifest, a gate or an iteration that goes on leave."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["file-formats.md", "metrics.md", "configuration.md"])
+def test_a_generated_page_is_up_to_date(page: str) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == docs_script("generate.py").PAGES[page](), "run `python docs/generate.py`"
+
+
+@pytest.mark.slow
+def test_a_run_holds_the_files_and_columns_of_the_page(here: Path) -> None:
+    words = ["-m", "dataset=demo", "dataset.limit=2", "metrics=[faithfulness]", "name=x"]
+    assert main([*words, "scoring.composites.ragas_score=null"]) == 0  # the page shows the columns of one score
+    run, page = here / "outputs" / "x" / "latest", (DOCS / "file-formats.md").read_text(encoding="utf-8")
+    listed = [name.replace("-N", "-1") for name in re.findall(r"`([^`]+)`", page.split("\n## ")[0].split("|---|---|")[1])]
+    files = {name for name in listed if re.fullmatch(r"[\w./\-]+\.(json|jsonl|yaml|parquet|md|html)|prompts/", name)}
+    there = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and "prompts" not in path.parts}
+    assert there | {"prompts/"} | OF_OTHERS == files
+    described = dict(section.split("\n", 1) for section in re.split(r"\n## ", page)[1:])
+    for name in (name for name in described if name.endswith(".parquet") and name not in OF_OTHERS | {"history.parquet"}):
+        columns = re.findall(r"^\| `([^`]+)` \|", described[name], re.M)
+        folders = (run, run / "iteration-1", *(run.parent / "sweeps").iterdir())
+        (path,) = (folder / name for folder in folders if (folder / name).exists())
+        assert pq.read_schema(path).names == columns, name  # others: test_rejudge.py, test_history.py
+    metrics = json.loads((run / "iteration-1" / "metrics.json").read_text())
+    score = metrics["overall"]["scores"]["faithfulness"]
+    keys = {*metrics, *metrics["declared"]["faithfulness"], *metrics["shared"], *score}
+    missing = {key for key in keys if f"`{key}`" not in described["metrics.json"]}
+    for name, path in (("cost.json", run / "iteration-1" / "cost.json"), ("gates.json", run / "gates.json")):
+        missing |= {f"{name}: {key}" for key in json.loads(path.read_text()) if f"`{key}`" not in described[name]}
+    assert not missing

@@ -29,7 +29,6 @@ from ragpipe.cli.command_line import compose, main
 from ragpipe.core.errors import ConfigError
 from tests.support.checks import Bench, check_folder
 from tests.support.harness import ROOT, environment, run_folder
-from tests.support.rows import first_rows
 from tests.support.waiting import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
@@ -45,24 +44,18 @@ def _shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedP
     )  # fmt: skip
 
 
-def _words(b: Bench, metrics: str = "retrieval") -> str:
-    return " ".join(
-        f"'{w}'"
-        for w in [
-            "dataset=jsonl", f"dataset.path={b.data}", f"metrics=[{metrics}]", "judge=rules", "name=torture",
-            f"output_dir={b.folder / 'out'}",
-        ]
-    )  # fmt: skip
+def _words(b: Bench) -> str:
+    out = b.folder / "out"
+    return f"dataset=jsonl 'dataset.path={b.data}' 'metrics=[faithfulness]' judge=rules name=torture 'output_dir={out}'"
 
 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("ending", ["| head -1", "| true", ">&-", "2>&-", ">&- 2>&- <&-", ">/dev/full"])
 def test_nobody_reads_what_it_says(bench: Make, ending: str) -> None:
     b = bench()
-    done = _shell(f"$PY -m ragpipe {_words(b, 'faithfulness')} {ending}", b.folder)
+    done = _shell(f"$PY -m ragpipe {_words(b)} {ending}", b.folder)
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipe" not in done.stderr
+    assert not re.search("Traceback|BrokenPipe", done.stderr)
     assert (run_folder(b.folder / "out") / "report.md").stat().st_size > 200
     check_folder(b.folder)
 
@@ -73,9 +66,7 @@ def test_no_locale_no_home_a_narrow_terminal_and_another_folder(bench: Make, tmp
     b.data.write_text(text, encoding="utf-8")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    done = _shell(
-        f"$PY -m ragpipe {_words(b, 'faithfulness')}", elsewhere, LC_ALL="C", LANG="C", PYTHONIOENCODING="ascii", COLUMNS="10", TERM="dumb"
-    )
+    done = _shell(f"$PY -m ragpipe {_words(b)}", elsewhere, LC_ALL="C", LANG="C", PYTHONIOENCODING="ascii", COLUMNS="10", TERM="dumb")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.isascii()
@@ -205,9 +196,7 @@ def test_a_run_leaves_the_process_as_it_was(settled: dict[str, Any]) -> None:
 
 
 @pytest.mark.thorough(tried=3)
-@pytest.mark.parametrize(
-    "words", first_rows((pytest.param(words, id=words[-1]) for words in WRONG), {"name=${nowhere}", "hydra.run.dir=x"})
-)
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: words[-1])
 def test_so_does_one_that_is_refused(words: list[str], settled: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         compose(words)

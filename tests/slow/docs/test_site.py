@@ -1,6 +1,9 @@
 """The built site: every page is there and can be reached, nothing is loaded from elsewhere, and no list or table is lost on the way."""
 
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,8 +12,22 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.support.docs_site import BuiltPage, built_name, built_pages, site_pages
+from tests.support.pages import ROOT
 
 pytestmark = pytest.mark.docs
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="needs the extra dev-docs")
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
 
 
 def test_every_page_and_link_is_there_and_nothing_comes_from_elsewhere(site: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.support.harness import Server, arguments, environment, finish, write_cases
 from tests.support.waiting import HANGS_AFTER_S
 
-pytestmark = pytest.mark.slow
 UNSHARED = ["unshare", "--user", "--map-root-user", "--net"]
 FIRST, SECOND = "openai/test-model-2026-01-01", "openai/second-model-2026-01-01"
 

@@ -61,7 +61,6 @@ def test_a_second_start_on_a_folder_is_refused_and_a_dead_ones_lock_is_not(bench
     assert not answered & set(third.bodies)
 
 
-@pytest.mark.slow
 def test_two_runs_at_once_pay_each_question_once(bench: Make) -> None:
     """Other names, so other folders, but the same questions: the call store's claims keep one from asking what the
     other is asking for."""
@@ -82,7 +81,6 @@ def test_two_runs_at_once_pay_each_question_once(bench: Make) -> None:
     assert (alone.code, alone.requests) == (0, [])
 
 
-@pytest.mark.slow
 def test_one_of_two_dies_and_the_other_asks_for_what_it_had_claimed(bench: Make) -> None:
     b = bench(cases=30)
     b.fault("hang:nth=11+12+13+14")
@@ -200,7 +198,6 @@ def _tortured(tmp_path: Path, server: OpenAIServer, *, concurrency: int, kills: 
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.slow
 @pytest.mark.parametrize(("concurrency", "seed"), [(8, 7), (32, 2)])
 def test_killed_in_all_weathers(tmp_path: Path, server: OpenAIServer, concurrency: int, seed: int) -> None:
     kills = 15 if THOROUGH else len(WEATHER)

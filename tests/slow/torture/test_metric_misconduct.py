@@ -13,8 +13,6 @@ import pytest
 from tests.support.harness import write_cases
 from tests.support.waiting import HANGS_AFTER_S
 
-pytestmark = pytest.mark.slow
-
 METRIC = """
 import asyncio, os, sys
 from ragpipe import Computed, Score

@@ -1,13 +1,14 @@
-"""What a name in a file of an unknown shape may mean: guesses by name and type, and none where a type does not fit."""
+"""What a file of an unknown shape may mean, by names and types that fit each other, and which metrics it allows."""
 
 import pytest
 import yaml
 
-from ragpipe.cli.guessed_mapping import GuessedField, guessed_fields, names_in_file, passages_in
-from ragpipe.cli.option_files import FileOrigin, guessed_dataset, recorded_entries, scalar
+from ragpipe.cli.guessed_mapping import guessed_fields, names_in_file, passages_in
+from ragpipe.cli.option_files import FileOrigin, choose_metrics, guessed_dataset, recorded_entries, scalar, score_names
+from ragpipe.core.registry import option_files
 from ragpipe.data.expressions import Expression
 from ragpipe.data.settings import DatasetSettings
-from ragpipe.metrics.needs import SeenVerdicts
+from ragpipe.metrics.needs import ANSWERABLE, FIELDS, DataFacts, SeenVerdicts
 
 
 @pytest.mark.parametrize(("record", "guesses"), [
@@ -27,14 +28,10 @@ from ragpipe.metrics.needs import SeenVerdicts
     ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
     ({"query": "Who?", "hits": []}, {"question": "query"}),
     ({"note": "Who?", "value": "Ada."}, {}),
+    ({"meta": {"query": "deep"}, "query": "Who?"}, {"question": "query"}),  # the shallowest
 ])  # fmt: skip
 def test_a_guess_needs_a_name_and_a_fitting_type(record, guesses):
-    assert {guess.field: guess.path for guess in guessed_fields(names_in_file([record]))} == guesses
-
-
-def test_the_shallowest_name_is_guessed():
-    record = {"meta": {"query": "deep"}, "query": "Who?"}
-    assert guessed_fields(names_in_file([record])) == [GuessedField("question", "query")]
+    assert sorted((guess.field, guess.path) for guess in guessed_fields(names_in_file([record]))) == sorted(guesses.items())
 
 
 def test_names_of_all_first_records_with_the_first_value_that_is_not_null():
@@ -96,6 +93,7 @@ def test_what_no_name_suggests_is_left_to_fill_in(record, fields):
     ({"treffer": [{"url": "a", "body": "Ada."}]}, "treffer[].body"),
     ({"quellen": [{"titel": "a", "inhalt der": "Ada"}, {"titel": "a"}]}, ""),
     ({"treffer": [{"url": "a"}], "n": "[1] says so", "zahlen": "[1, 2]"}, ""),
+    ({"quellen": [{"titel": "a", "KB inhalt": "Ada wrote it."}]}, 'quellen[]."KB inhalt"'),  # the longest text of several words
 ])  # fmt: skip
 def test_the_first_list_of_texts_may_be_the_contexts(record, path):
     names = names_in_file([record])
@@ -103,13 +101,7 @@ def test_the_first_list_of_texts_may_be_the_contexts(record, path):
     text = guessed_dataset("my", FileOrigin("a.csv", "a.csv", ""), names, guessed_fields(names))
     (line,) = [line for line in text.splitlines() if line.startswith("  contexts: ???")]
     assert line.endswith(f"; perhaps {path}") == bool(path)
-    if path:
-        assert Expression(path)(record) == ["Ada."]
-
-
-def test_the_longest_text_of_several_words_may_be_the_passage():
-    record = {"quellen": [{"titel": "a", "KB inhalt": "Two years, by law."}]}
-    assert passages_in(names_in_file([record])) == 'quellen[]."KB inhalt"'
+    assert not path or Expression(path)(record)[0].startswith("Ada")
 
 
 def _seen(*verdicts):
@@ -164,3 +156,36 @@ def test_what_holds_no_number_is_left_out_with_the_reason():
     assert [line.split(":")[0] for line in left_out] == ["a", "b", "c.d"]
     assert "no verdict was given" in left_out[0]
     assert "no verdict is a number" in left_out[1]
+
+
+@pytest.mark.slow
+def test_metrics_are_chosen_by_what_the_answers_have():
+    choice = choose_metrics(DataFacts(["answer", "contexts", "reference"]))
+    assert {"faithfulness", "groundedness", "context_recall"} <= set(choice.chosen)
+    assert "chunk_faithfulness" not in choice.chosen, "what a single chunk says is easily misread"
+    assert choice.left_out["correctness"] == "a language model"
+    assert choice.left_out["semantic_similarity"] == "an embedder"
+    assert choice.left_out["citation"] == "citations"
+    choice = choose_metrics(DataFacts(["answer", "contexts"]))
+    assert choice.left_out["context_recall"] == "reference"
+    assert choice.left_out["correctness"] == "a language model, reference"
+
+
+@pytest.mark.slow
+def test_a_metric_that_the_embedded_judge_answers_in_part_is_chosen_where_it_tells_something():
+    """It grades passages by the reference answer alone: without one a language model must."""
+    facts = DataFacts(["answer", "contexts"])
+    bare = next(field for field in FIELDS if field.name == "reference").without(ANSWERABLE)
+    assert choose_metrics(facts, [bare, bare]).left_out["context_precision"] == "a language model"
+    assert "faithfulness" in choose_metrics(facts, [bare, bare]).chosen
+    assert "context_precision" in choose_metrics(facts, [bare, ANSWERABLE]).chosen
+
+
+@pytest.mark.slow
+def test_every_shipped_metric_is_chosen_or_left_out_with_a_need_and_its_scores_are_taken():
+    shipped = set(option_files("metrics")) - {"recorded", "chunk_faithfulness", "chunk_relevancy", "one_chunk_suffices"}
+    choice = choose_metrics(DataFacts())
+    assert set(choice.chosen) | set(choice.left_out) == shipped
+    assert not set(choice.chosen) & set(choice.left_out)
+    assert all(choice.left_out.values())
+    assert {"faithfulness", "overall_score", "ragas_score", "hit@5"} <= score_names()

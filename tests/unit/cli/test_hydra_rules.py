@@ -1,4 +1,4 @@
-"""What ragpipe composes is what Hydra composes: `hydra.compose` over the same folders is the oracle."""
+"""What ragpipe composes is what Hydra composes over the same folders; composed again, it sees what changed."""
 
 import random
 from typing import Any
@@ -11,14 +11,13 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from ragpipe.cli import command_line
+from ragpipe.cli.command_line import compose
 from ragpipe.cli.composer import composing
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import conf_dir
 from tests.support.thoroughness import some_of
 
-pytestmark = pytest.mark.slow
-
-
+pytestmark = pytest.mark.slow  # compositions: over 30 ms a test
 CHOICES = {
     "dataset": ("demo", "ragas", "trec"), "judge": ("rules", "llm", "recorded"), "system": ("http", "python"), "runner": ("local",),
     "metrics": ("[retrieval]", "[faithfulness,format]", "[groundedness,citation]"), "embedder": ("none", "minilm"), "task": ("plan", "runs"),
@@ -125,35 +124,99 @@ def _problems(*words):
     (("+expermient=quickstart",), "expermient", "did you mean +experiment=quickstart?"),
     (("tsak=plan",), "tsak", "did you mean task=plan?"),
     ((*LIVE, "system.ulr=http://x/ask"), "system.url", "the command line has system.ulr: did you mean system.url?"),
-    (
-        ("+experiment=quickstart", "judge=llm"),
-        "judge.model",
-        "pass judge.model=... (for example judge.model=openai/gpt-4o-mini-2024-07-18) or set it in your experiment",
-    ),
+    (("+experiment=quickstart", "judge=llm"), "judge.model",
+     "pass judge.model=... (for example judge.model=openai/gpt-4o-mini-2024-07-18) or set it in your experiment"),
 ])  # fmt: skip
 def test_one_message_names_the_word(words, key, fix):
     problems = _problems(*words)
     assert [(problem.key, problem.fix) for problem in problems] == [(key, fix)]
 
 
-def test_an_address_without_its_scheme():
+def test_an_address_without_its_scheme_and_a_file_of_nearly_this_name(here):
     [problem] = _problems(*LIVE, "system.url=127.0.0.1:80")
     assert problem.expected.startswith("an address that begins with http:// or https://")
-
-
-def test_a_file_of_nearly_this_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "inner").mkdir()
+    (here / "inner").mkdir()
     for name in ("good.jsonl", "good.csv", "other.jsonl", "inner/good.jsonl"):
-        (tmp_path / name).touch()
+        (here / name).touch()
     assert _problems("god.jsonl")[0].fix == "did you mean good.jsonl?"
     assert _problems("inner/god.jsonl")[0].fix == "did you mean inner/good.jsonl?"
     assert _problems("nowhere/god.jsonl")[0].fix.startswith("there is no such file or folder here")
 
 
-def test_an_experiment_in_a_folder_of_its_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "good" / "experiment").mkdir(parents=True)
-    (tmp_path / "good" / "experiment" / "good.yaml").touch()
+def test_an_experiment_in_a_folder_of_its_name(here):
+    (here / "good" / "experiment").mkdir(parents=True)
+    (here / "good" / "experiment" / "good.yaml").touch()
     assert _problems("+experiment=good")[0].fix == "it is in the folder good/: add --config-dir good"
     assert "--config-dir" not in _problems("+experiment=goods")[0].fix
+
+
+WORDS = ["dataset=demo", "metrics=[retrieval]", "+experiment=mine"]
+SECRET = "w8Jc2LrV5tQz0XyB"
+
+
+@pytest.fixture
+def experiment(here):
+    file = here / "conf" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    _write(file, "name: first")
+    return file
+
+
+def _write(file, line):
+    file.write_text(f"# @package _global_\n{line}\n", encoding="utf-8")
+
+
+def test_an_edit_of_the_same_size_is_seen(experiment):
+    assert compose(WORDS).name == "first"
+    _write(experiment, "name: other")
+    assert compose(WORDS).name == "other"
+
+
+def test_a_key_that_was_set_meanwhile_is_refused_in_a_file_that_was_read_before(experiment, monkeypatch):
+    _write(experiment, f"name: {SECRET}")
+    assert compose(WORDS).name == SECRET
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    with pytest.raises(ConfigError, match="MY_API_KEY"):
+        compose(WORDS)
+
+
+def test_a_refused_file_is_refused_again(experiment):
+    _write(experiment, "name: a\nname: b")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="twice"):
+            compose(WORDS)
+
+
+def test_a_path_beside_a_file_is_right_from_another_folder(experiment, monkeypatch):
+    """The folder stays on the search path by `config_dir`."""
+    _write(experiment, "dataset:\n  path: here:cases.jsonl")
+    conf = experiment.parents[1]
+    words = ["dataset=jsonl", *WORDS[1:]]
+    assert compose(words, config_dir=str(conf)).dataset.path == "conf/experiment/cases.jsonl"
+    monkeypatch.chdir(experiment.parent)
+    assert compose(words, config_dir=str(conf)).dataset.path == "cases.jsonl"
+
+
+def test_a_file_of_windows_reads_the_same(experiment):
+    """With a byte order mark and CRLF: also its header, which says where it belongs."""
+    text = "# @package _global_\r\nname: >-\r\n  first\r\nseed: 3\r\n"
+    experiment.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    config = compose(WORDS)
+    assert (config.name, config.seed) == ("first", 3)
+
+
+def test_what_one_composition_sets_in_a_file_without_a_package_is_not_in_the_next(experiment):
+    """An experiment is merged into the whole configuration, not below a key."""
+    _write(experiment, "scoring:\n  weights: {retrieval_score: 2}\ndataset:\n  limit: 5")
+    words = [*WORDS, "scoring.weights.retrieval_score=3", "dataset.limit=4"]
+    assert [compose(words).scoring.weights["retrieval_score"], compose(words).dataset.limit] == [3, 4]
+    again = compose(WORDS)
+    assert (again.scoring.weights["retrieval_score"], again.dataset.limit) == (2, 5)
+
+
+def test_a_value_of_hydras_own_is_there_and_its_section_is_not(experiment):
+    assert compose([*WORDS, "name='${hydra:job.name}'"]).name == "ragpipe"
+    # `hydra.help.app_name: ${hydra.job.name}`: what stands within the section is found too
+    assert compose([*WORDS, "name='${hydra:help.app_name}'"]).name == "ragpipe"
+    with pytest.raises(ConfigError, match="hydra"):
+        compose([*WORDS, "name='${hydra.job.name}'"])

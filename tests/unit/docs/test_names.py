@@ -1,13 +1,18 @@
-"""The page that leads from other names to ragpipe's: what it leads to exists, and every design's score is on it."""
+"""Pages that lead from other names to ragpipe's: what they lead to exists, and the metric catalogue is implemented."""
 
 import re
 
+import numpy as np
 import pytest
 
 from ragpipe.cli.command_line import compose
 from ragpipe.core import registry
 from ragpipe.core.sample import Expected
+from ragpipe.data.index_manifest import ChunkTokens, Coverage, IndexCoverage
 from ragpipe.data.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
+from ragpipe.score.accumulators import Accumulators
+from ragpipe.score.cost import operations
+from ragpipe.score.settings import ScoringSettings
 from tests.support.pages import DOCS
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -21,12 +26,10 @@ def rows(page: str, title: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def scores() -> set[str]:
-    """The names of all shipped scores and composites; those by cut-off with their first one as `@k`."""
-    shipped = list(registry.option_files("metrics"))
-    chosen = [name for name in shipped if name != "recorded"]  # it names its scores after the data
+    """The names of all shipped scores, without cut-off."""
+    chosen = [name for name in registry.option_files("metrics") if name != "recorded"]  # it names its scores after the data
     config = compose(["dataset=demo", f"metrics=[{','.join(chosen)}]"])
-    names = {spec.name for metric in config.metrics.values() for spec in metric.scores()}
-    return names | set(config.scoring.composites)
+    return {spec.name.partition("@")[0] for metric in config.metrics.values() for spec in metric.scores()}
 
 
 OF_EXTRAS = {"bert_score_f1", "bert_score_f1_raw"}
@@ -35,7 +38,7 @@ OF_EXTRAS = {"bert_score_f1", "bert_score_f1_raw"}
 
 @pytest.mark.slow
 def test_every_score_that_the_page_names_exists(scores: set[str]) -> None:
-    known = {name.partition("@")[0] for name in scores}
+    known = scores | set(ScoringSettings().active_composites())
     named = {name.partition("@")[0] for row in rows("deviations.md", "Scores") for name in _CODE.findall(row[1])}
     assert named - known <= OF_EXTRAS
 
@@ -64,13 +67,65 @@ def test_every_name_of_the_designs_is_found_on_the_page(name: str) -> None:
 def test_the_options_that_the_configuration_page_lists_are_those_that_are_shipped() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8").partition("<!-- end -->")[0]
     listed = {group: set(_CODE.findall(cells)) for group, cells in re.findall(r"^\| \[?`\+?(\w+)`[^|]*\|[^|]*\|(.*)\|$", text, re.M)}
-    groups = [
-        path
-        for folder in registry.option_folders()
-        for path in folder.iterdir()
-        if path.is_dir() and path.name not in ("metrics", "patterns", "schema")
-    ]
-    shipped = {path.name: set(registry.option_files(path.name)) for path in groups}
+    folders = {path.name for folder in registry.option_folders() for path in folder.iterdir() if path.is_dir()}
+    shipped = {group: set(registry.option_files(group)) for group in folders - {"metrics", "patterns", "schema"}}
     page = {group: listed.get(group, set()) for group in shipped}
     wrong = {group: sorted(page[group] ^ options) for group, options in shipped.items() if page[group] != options}
     assert wrong == {}, f"docs/configuration.md, the table of option groups, and conf/ differ: {wrong}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["migrating-from-ragas.md", "migrating-from-deepeval.md", "migrating-from-promptfoo.md"])
+def test_every_metric_of_the_other_tool_leads_to_a_score_or_to_words(page: str, scores: set[str]) -> None:
+    for there, here, remark in rows(page, "Metrics"):
+        assert _CODE.findall(there), f"{page}: a row without a name"
+        named = {name.partition("@")[0] for name in _CODE.findall(here)}
+        assert named <= scores, f"{page}: {there} leads to {named - scores}"
+        assert named or here == "-", f"{page}: {there}: neither a score nor -"
+        assert remark, f"{page}: {there}: nothing is said of what differs"
+
+
+# the score names of the catalogue, section by section (recall_any@k is another name of hit@k there) -> the file that gives them
+ROWS = {
+    **dict.fromkeys(["hit@k", "recall_all@k", "recall@k", "precision@k", "mrr", "ndcg@k", "map@k", "retrieval_score"], "retrieval"),
+    "scope_miss": "scope_miss", "attribution_hit": "attribution_hit", "recency_conflict": "recency_conflict",
+    "context_relevance": "context_relevance", "context_precision": "context_precision", "context_recall": "context_recall",
+    "context_utilization": "context_utilization", "noise_sensitivity_relevant": "noise_sensitivity",
+    "noise_sensitivity_irrelevant": "noise_sensitivity", "faithfulness": "faithfulness",
+    "chunk_faithfulness": "chunk_faithfulness", "chunk_relevancy": "chunk_relevancy", "groundedness": "groundedness",
+    "answer_faithfulness": "answer_synthesis", "answer_completeness": "answer_synthesis",
+    "answer_relevance": "answer_relevance", "correctness": "correctness", "contextual_correctness": "contextual_correctness",
+    "factual_accuracy": "factual_accuracy", "semantic_similarity": "semantic_similarity",
+    "correct_answers": "answer_class", "wrong_answers": "answer_class", "dont_know_answers": "answer_class",
+    "citation": "citation", "source_policy": "source_policy", "expected_citation_recall": "expected_citation_recall",
+    "must_quote": "must_quote", "policy_compliance": "policy_compliance", "rejection_calibration": "rejection_calibration",
+    "abstention": "abstention", "hallucination_on_unanswerable": "abstention",
+    "context_sufficiency": "context_sufficiency", "nuggets": "nuggets", "relevance_grade": "relevance_grade",
+    "rubric": "rubric", "format": "format", "list_completeness": "list_completeness",
+}  # fmt: skip
+
+
+def test_the_catalogue_is_implemented() -> None:
+    """In the generated table, which has the file by score name."""
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8").split("## At a glance")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    table = {name: cells[1].strip("`").removesuffix(".yaml") for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])}
+    assert {score: table.get(score) for score in ROWS} == ROWS
+    # section 7: ragas_score with its parts, and the weights of overall_score.
+    settings = ScoringSettings()
+    parts = {"faithfulness": 0.3, "context_precision": 0.2, "context_recall": 0.2, "answer_relevance": 0.3}
+    assert settings.active_composites()["ragas_score"].weights == parts
+    assert settings.active_composites()["ragas_score"].scale == [0, 100]
+    assert settings.weights == {
+        "retrieval_score": 0.10, "context_relevance": 0.10, "faithfulness": 0.20, "answer_relevance": 0.15,
+        "citation": 0.15, "source_policy": 0.10, "policy_compliance": 0.10, "rejection_calibration": 0.10,
+    }  # fmt: skip
+    assert set(settings.weights) <= set(ROWS)
+    # section 8, by what the files hold.
+    ledger = Accumulators([], [])
+    ledger.close()
+    assert {"error_rate", "timeout_rate", "empty_rate", "latency_ms"} <= set(operations(ledger, np.arange(0)))
+    assert {"chunkers", "embeddings", "index_versions", "overall"} <= set(IndexCoverage.model_fields)
+    counted = {"documents", "documents_without_chunks", "chunks_attempted", "chunks_embedded", "chunks_skipped", "skipped_because"}
+    assert counted <= set(Coverage.model_fields)
+    assert {"min", "mean", "max", "p95"} <= set(ChunkTokens.model_fields)
