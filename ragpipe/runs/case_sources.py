@@ -158,7 +158,7 @@ class DatasetSource(CaseSource):
         except DataError:  # of a changed table: the cases are done again over the stored replies
             return {}
         if adopted:
-            self._console.say("no new call: only the scoring differs, so the scores of that run's metrics are taken")
+            self._console.say("only the scoring differs: what that run has judged is taken")
         return adopted
 
     def retry_failures(self, folder: RunFolder) -> bool:

@@ -114,7 +114,8 @@ def text_bytes(row: Mapping[str, Any]) -> int:
     texts = [value for value in row.values() if type(value) is str]
     for values in (value for value in row.values() if type(value) is list):
         texts += (part if isinstance(part, str) else part[PASSAGE] for part in values)
-    return sum(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    text = "".join(texts)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def read_samples(samples: Path) -> Iterator[Sample]:
