@@ -4,7 +4,6 @@ The readings are written by hand, so the verdicts follow from the rules of `docs
 """
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -25,8 +24,8 @@ from ragpipe.judge.answers import (
     Verdicts,
     YesNo,
 )
-from ragpipe.judge.prompt import Prompt
 from tests.extras.models.fake_packages import install, write_files
+from tests.unit.judge.rules.conftest import prompt_with
 
 TEA = "Green tea is an old drink. It comes from China. It is brewed at 80 degrees."
 BEES = "Bees make honey. Honey keeps for years."
@@ -45,14 +44,13 @@ def judge(readings, family="nli", **changes):
     return made, asked
 
 
-def prompt_of(roles):
-    variables = {f"the_{role}": role for role in roles}
-    return Prompt("test/step", "v1", Path("step.v1.jinja"), "", "", variables, {}, (), frozenset(variables), {})
+def asked_for(answer, by_role):
+    """The arguments of a question: prompt, type of the answer, and values."""
+    return prompt_with({f"the_{role}": role for role in by_role}), answer, {f"the_{role}": value for role, value in by_role.items()}
 
 
 def ask(made, answer, **by_role):
-    values = {f"the_{role}": value for role, value in by_role.items()}
-    return asyncio.run(made.read(prompt_of(by_role), answer, values))
+    return asyncio.run(made.read(*asked_for(answer, by_role)))
 
 
 def tokens(answer, *unsupported):
@@ -181,7 +179,8 @@ def test_a_citation_is_checked_against_its_own_source(family):
     citations = [{"text": "Green tea comes from China [1].", "source": 1}, {"text": ORIGIN, "source": 2}]
     found = ask(made, CitationVerdicts, citations=citations, sources=[TEA, BEES]).verdicts
     assert [(v.index, v.accurate) for v in found] == [(1, True), (2, False)]
-    assert (found[0].evidence in TEA, found[1].evidence, len(asked)) == (True, "", 2)
+    assert found[0].evidence in TEA
+    assert (found[1].evidence, len(asked)) == ("", 2)
     claims = ask(made, CitedClaims, text="Green tea comes from China [1]. It is old.", citations=[]).claims
     assert [c.cited for c in claims] == [True, False]
 
@@ -199,6 +198,6 @@ def test_what_a_detector_does_not_answer():
         with pytest.raises(Skipped, match="detector_cannot_answer"):
             ask(made, answer, **roles)
         with pytest.raises(Skipped, match="detector_cannot_answer"):
-            made.answer(prompt_of(roles), answer, {f"the_{role}": value for role, value in roles.items()})
+            made.answer(*asked_for(answer, roles))
     assert asked == []
     assert ask(made, CheckedClaims, text="I cannot answer that.", sources=[TEA]).claims == []

@@ -36,15 +36,12 @@ def published(cache, model, commit):
     return home / "snapshots" / commit
 
 
-def digest(*paths):
-    return sha256([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
-
-
 def test_the_hash_is_read_from_the_cache_and_recorded(cache, with_packages):
     folder = write_files(published(cache, MODELS["lettucedetect"], COMMIT))
     settings = DetectorSettings()
     assert settings.missing() is None
-    assert settings.files == digest(*(folder / name for name in ("config.json", "model.safetensors", "tokenizer.json")))
+    contents = [(folder / name).read_bytes() for name in ("config.json", "model.safetensors", "tokenizer.json")]
+    assert settings.files == sha256([hashlib.sha256(content).hexdigest() for content in contents])
     assert settings.label == f"{MODELS['lettucedetect']}@{settings.files[:8]}"
     (cache / "models--KRLabsOrg--lettucedect-base-modernbert-en-v1" / "refs" / "main").write_text(OTHER)
     recorded = DetectorSettings.model_validate_json(settings.model_dump_json())
@@ -59,10 +56,8 @@ def test_other_files_are_another_judge_and_a_moved_folder_is_not(tmp_path):
 
 
 def test_what_is_not_in_the_cache_is_said_with_the_command_that_brings_it(cache, with_packages):
-    missing = DetectorSettings().missing()
-    assert missing.key == "judge.model"
-    assert missing.found == f"{MODELS['lettucedetect']} is not in the cache"
-    assert missing.fix == f"hf download {MODELS['lettucedetect']}"
+    missing, model = DetectorSettings().missing(), MODELS["lettucedetect"]
+    assert (missing.key, missing.found, missing.fix) == ("judge.model", f"{model} is not in the cache", f"hf download {model}")
 
 
 def test_a_model_without_a_tokenizer_or_with_pickled_weights_alone(cache, with_packages):

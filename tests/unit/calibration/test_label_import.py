@@ -59,26 +59,22 @@ def labels_in(path):
     return {tuple(key): None if label is None else label.value for key, label in labels.items() if label is not None}
 
 
-def undo(item="i1", **more):
-    row = event(item, undo=True, **more)
-    del row["label"]
-    return row
+def unlabelled(**more):
+    """A line that has something else than a label."""
+    return {key: value for key, value in event(**more).items() if key != "label"}
 
 
-def note_only(item="i1"):
-    row = event(item, note="hm")
-    del row["label"]
-    return row
+UNDO = unlabelled(undo=True)
 
 
 @pytest.mark.parametrize(("rows", "labels"), [
     ([event(), event("i2", "partly")], {("i1", "ann"): 1.0, ("i2", "ann"): 0.5}),
     ([event(), event(label="none")], {("i1", "ann"): 0.0}),  # the last one counts
-    ([event(), event(label="none"), undo()], {("i1", "ann"): 1.0}),  # undone: the one before counts
-    ([event(), event(label="none"), undo(), undo()], {}),
-    ([event(), undo(), undo(), event(label="partly")], {("i1", "ann"): 0.5}),  # one undo too many does nothing
-    ([event(), note_only(), undo()], {}),  # a note alone is no label, and is not what is undone
-    ([event(), event(annotator="bob", label="none"), undo(annotator="bob")], {("i1", "ann"): 1.0}),
+    ([event(), event(label="none"), UNDO], {("i1", "ann"): 1.0}),  # undone: the one before counts
+    ([event(), event(label="none"), UNDO, UNDO], {}),
+    ([event(), UNDO, UNDO, event(label="partly")], {("i1", "ann"): 0.5}),  # one undo too many does nothing
+    ([event(), unlabelled(note="hm"), UNDO], {}),  # a note alone is no label, and is not what is undone
+    ([event(), event(annotator="bob", label="none"), unlabelled(annotator="bob", undo=True)], {("i1", "ann"): 1.0}),
     ([event(label=None)], {("i1", "ann"): None}),  # cannot tell is an answer
     ([event(label="All"), event("i2", 0.25), event("i3", "0,5")],
      {("i1", "ann"): 1.0, ("i2", "ann"): 0.25, ("i3", "ann"): 0.5}),

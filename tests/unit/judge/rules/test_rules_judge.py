@@ -23,6 +23,7 @@ from ragpipe.judge.answers import (
 from ragpipe.judge.prompt_library import PromptLibrary
 from ragpipe.judge.rules.rules_judge import RulesJudge
 from ragpipe.judge.rules.settings import RulesSettings
+from tests.unit.judge.rules.conftest import prompt_with
 
 TEA = "Green tea is brewed at 80 degrees for two minutes. It comes from China and holds less caffeine than coffee."
 GOOD = "Green tea comes from China. It is brewed at 80 degrees."
@@ -51,8 +52,7 @@ def test_a_chunk_is_useful_when_it_holds_a_statement_of_the_reference(ask, chunk
     chunks = ["Whales sing loudly.", chunk]
     first, second = ask(ChunkGrades, question="How is green tea brewed?", reference=GOOD, sources=chunks).verdicts
     assert (first.index, first.relevant, first.relevance) == (1, False, 0)
-    assert (second.index, second.relevant) == (2, relevant)
-    assert (second.relevance >= 33) is relevant
+    assert (second.index, second.relevant, second.relevance >= 33) == (2, relevant, relevant)
     assert second.reason
 
 
@@ -82,13 +82,13 @@ def test_what_it_cannot_answer_is_skipped(ask, answer, roles):
         ask(answer, **roles)
 
 
-def test_two_values_of_one_role_are_an_unknown_question(prompt_with):
+def test_two_values_of_one_role_are_an_unknown_question():
     prompt = prompt_with({"answer": "text", "title": "text"})
     with pytest.raises(Skipped, match="rules_cannot_answer"):
         RulesJudge(RulesSettings()).answer(prompt, Claims, {"answer": GOOD, "title": "Tea"})
 
 
-def test_an_absent_optional_role_is_left_out(prompt_with):
+def test_an_absent_optional_role_is_left_out():
     prompt = prompt_with({"answer": "text", "context": "sources", "existing": "existing"}, optional={"existing": None})
     assert RulesJudge(RulesSettings()).answer(prompt, YesNo, {"answer": GOOD, "context": TEA}).yes
 
@@ -122,18 +122,12 @@ def test_a_refusal_does_not_answer_the_question(ask):
 
 @pytest.mark.parametrize(("text", "score"), [
     (GOOD, 5),
-    # three of four supported, the fourth unrelated: minor unsupported details
-    (GOOD + " It holds less caffeine than coffee. Penguins swim well.", 4),
-    # one of two: mixed
-    ("Green tea comes from China. Penguins swim well.", 3),
-    # one of three: major claims unsupported
-    ("Green tea comes from China. Penguins swim well. Whales sing loudly.", 2),
-    # one of two, the other contradicts
-    ("Green tea comes from China. It is brewed at 95 degrees.", 2),
-    # everything contradicts
-    ("Green tea is brewed at 95 degrees for two minutes.", 1),
-    # nothing to do with the sources
-    ("Penguins swim well. Whales sing loudly.", 0),
+    (GOOD + " It holds less caffeine than coffee. Penguins swim well.", 4),  # three of four, one unrelated: minor unsupported details
+    ("Green tea comes from China. Penguins swim well.", 3),  # one of two: mixed
+    ("Green tea comes from China. Penguins swim well. Whales sing loudly.", 2),  # one of three: major claims unsupported
+    ("Green tea comes from China. It is brewed at 95 degrees.", 2),  # one of two, the other contradicts
+    ("Green tea is brewed at 95 degrees for two minutes.", 1),  # everything contradicts
+    ("Penguins swim well. Whales sing loudly.", 0),  # nothing to do with the sources
 ])  # fmt: skip
 def test_groundedness_follows_the_rubric(ask, text, score):
     found = ask(Groundedness, text=text, sources=[TEA])

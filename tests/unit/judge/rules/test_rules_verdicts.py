@@ -107,10 +107,8 @@ CASES = [
     ("a half-swapped name", "The bridge was designed by Leon Strauss.", [BRIDGE], False),
     ("an acronym written out", "The Bureau of Labor Statistics says pay is rising.", ["Pay is rising, the BLS says."], True),
     ("initials of a name written out", "The UN says pay is rising.", ["Pay is rising, says the United Nations."], True),
-    (
-        "a word like the initials is no acronym", "The World Health Organization says pay is rising.",
-        ["Pay is rising for those who work, says the report."], False,
-    ),
+    ("a word like the initials is no acronym", "The World Health Organization says pay is rising.",
+     ["Pay is rising for those who work, says the report."], False),
     ("a derived name", "The American team won the match.", ["The team of America won the match."], True),
     # negation
     ("a negation put in", "The drug is not safe for children.", ["The drug is safe for children."], False),
