@@ -25,10 +25,9 @@ from ragpipe.data.csv_rows import INDEX_COLUMN
 from ragpipe.data.expressions import WHOLE, BadExpression, Expression
 from ragpipe.data.faults import Faults, named_fields, shown_value
 from ragpipe.data.file_locator import Files, locate
-from ragpipe.data.recognition import PRINTED, JoinedPassages
-from ragpipe.data.record_mapping import Index, RecordMapping, records, unread_names
+from ragpipe.data.recognition import PRINTED, JoinedPassages, foreign_shape
+from ragpipe.data.record_mapping import Index, RecordMapping, Row, records, unread_names
 from ragpipe.data.settings import MAX_GROUPED, DatasetSettings, FieldMap, Group, SampleOf
-from ragpipe.data.text_lines import DataFile
 from ragpipe.store.places import DEFAULT_CACHE
 
 NO_VALUE = frozenset(
@@ -192,13 +191,10 @@ class Dataset:
         record = next(iter(self))
         sources = self._mapping.sources if self._mapping else {}
         rows = []
-        for noun in (record.sample, record.output):
-            if noun is None:
-                continue
+        for noun in filter(None, (record.sample, record.output)):
             for name in type(noun).model_fields:
-                short = {"references": "reference", "chunks": "contexts"}.get(name, name)
-                is_given = name in noun.model_fields_set and name != "sample_id"
-                if is_given:
+                if name in noun.model_fields_set and name != "sample_id":
+                    short = {"references": "reference", "chunks": "contexts"}.get(name, name)
                     source = sources.get(name) or sources.get(short) or name
                     if name == "id" and is_hashed(record.sample):
                         source = "hash of the content"
@@ -231,8 +227,6 @@ class Dataset:
 
     def _foreign_shape(self) -> str:
         """Which option would read the file of a data set in the native form, where it looks like another tool's."""
-        from ragpipe.data.recognition import foreign_shape
-
         main = self._files.main
         return foreign_shape(main[0].path, self._files.display_path) if main and self._mapping is None else ""
 
@@ -249,21 +243,16 @@ class Dataset:
         """Every record that the filter lets through, before a choice is made. What is wrong with others is added to the faults."""
         seen = SeenCases(faults)
         for record in self.flat_records(faults):
-            where, fields, outputs = record.where, record.fields, record.outputs
-            if not outputs:
-                if not self.passes(fields, where, faults):
-                    continue
-                if (sample := native_form.sample_of(fields, where, faults)) and seen.fits(sample, None, where):
-                    yield Record(sample, None, where)
-                continue
-            sample = None
-            for flat in outputs:
-                if self._filter is not None and not self.passes({**fields, **flat}, where, faults):
+            where, fields, sample = record.where, record.fields, None
+            flat: dict[str, Any] | None
+            for flat in record.outputs or (None,):  # None: a question alone
+                if not self.passes({**fields, **(flat or {})}, where, faults):
                     continue
                 if sample is None and (sample := native_form.sample_of(fields, where, faults)) is None:
                     break
-                output = native_form.output_of(flat, sample.id, self._settings.chunk_text, where, faults)
-                if output is not None and seen.fits(sample, output, where):
+                order = self._settings.chunk_text
+                output = None if flat is None else native_form.output_of(flat, sample.id, order, where, faults)
+                if (output or flat is None) and seen.fits(sample, output, where):
                     yield Record(sample, output, where)
 
     def passes(self, fields: dict[str, Any], where: str, faults: Faults) -> bool:
@@ -303,9 +292,7 @@ class Dataset:
                 if not bad and (parts := native_form.split_record(fields, where, faults)):
                     yield FlatRecord(index, where, parts[0], parts[1] if answered else [])
 
-    def _without_words(
-        self, rows: Iterator[tuple[DataFile, int, dict[str, Any]]]
-    ) -> Iterator[tuple[DataFile, int, dict[str, Any]]]:
+    def _without_words(self, rows: Iterator[Row]) -> Iterator[Row]:
         """The rows with null for each cell of CSV that holds nothing but a word for no value. A system does answer `None` and `N/A`."""
         spec = self._settings.fields.get("answer")
         answers = Expression(spec.path).roots if spec and spec.path else {"answer"}
@@ -331,9 +318,6 @@ def _apart(name: str, source: str, value: Any, sources: Mapping[str, str]) -> li
     parts = {part: sources.get(f"{name}.{part}") for part in value} if name == "recorded" else {}
     apart = [FieldShown(f"{name}.{part}", path, value[part]) for part, path in parts.items() if path is not None]
     return apart or [FieldShown(name, source, value)]
-
-
-Row = tuple[DataFile, int, dict[str, Any]]
 
 
 def rows_by_key(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[Row]:
@@ -386,7 +370,7 @@ class SeenCases:
 
     def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
         """False (and a fault) for a second case of the same name, or a sample id with another content."""
-        case_name = case_digest(sample, output)
+        case_name = name_digest(sample.id, *([output.method, str(output.repeat)] if output else []))
         first = self._cases.get(case_name)
         if first is not None:  # it may stand in the same place: one record with two outputs of a method
             case, fix = f"id {sample.id!r}", "give each question its own id"
@@ -409,11 +393,6 @@ class SeenCases:
             self._faults.add(where, "id", what, f"the one of {place}", fix + _or_an_id(sample))
             return False
         return True
-
-
-def case_digest(sample: Sample, output: Output | None) -> bytes:
-    """The digest of what names a case, or a question without an output."""
-    return name_digest(sample.id, output.method, str(output.repeat)) if output else name_digest(sample.id)
 
 
 def content_digest(sample: Sample) -> bytes:

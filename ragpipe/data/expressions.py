@@ -62,8 +62,8 @@ def _takes(first: str = "", *others: str) -> Callable[[F], F]:
     types = [first and f"{first}|null", *others]
 
     def decorated(function: F) -> F:
-        def called(functions_: ExpressionFunctions, value: Any, *rest: Any) -> Any:
-            return None if value is None else function(functions_, value, *rest)
+        def called(own: ExpressionFunctions, value: Any, *rest: Any) -> Any:
+            return None if value is None else function(own, value, *rest)
 
         signature = functions.signature(*({"types": kinds.split("|") if kinds else []} for kinds in types))
         return cast(F, signature(called))
@@ -73,6 +73,15 @@ def _takes(first: str = "", *others: str) -> Callable[[F], F]:
 
 class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
     """JMESPath's own functions and those of the table above."""
+
+    _func_json_or_text = _takes()(lambda _, value: json_or_text(value))
+    _func_number = _takes("string|number")(lambda _, value: finite_number(value))
+    _func_verdict = _takes()(lambda _, value: verdict(value))
+    _func_time_ms = _takes("string")(lambda _, text: time_ms(text) if text.strip() else None)
+    _func_digest = _takes("string")(lambda _, text: sha256(text)[:12])
+    _func_minus = _takes("number", "number|null")(lambda _, left, right: None if right is None else left - right)
+    _func_entries = _takes("object")(lambda _, value: [{"key": name, "value": item} for name, item in value.items()])
+    _func_numbered = _takes("array")(lambda _, items: [{"index": n, "value": item} for n, item in enumerate(items, 1)])
 
     @_takes()
     def _func_to_string(self, value: Any) -> str:
@@ -85,21 +94,9 @@ class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
             return value
         return parsed(value) if value.strip() else None
 
-    @_takes()
-    def _func_json_or_text(self, value: Any) -> Any:
-        return json_or_text(value)
-
     @_takes("string", "string")
     def _func_split(self, text: str, separator: str) -> list[str]:
         return text.split(separator) if separator else list(text)
-
-    @_takes("string|number")
-    def _func_number(self, value: Any) -> float | int | None:
-        return finite_number(value)
-
-    @_takes()
-    def _func_verdict(self, value: Any) -> Any:
-        return verdict(value)
 
     @_takes("object", "array-string")
     def _func_without(self, value: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -123,23 +120,11 @@ class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
             values.setdefault(name, []).append(value.visit(value.expression, item))
         return {name: several[0] if len(several) == 1 else several for name, several in values.items()}
 
-    @_takes("string")
-    def _func_digest(self, text: str) -> str:
-        return sha256(text)[:12]
-
     @_takes("array", "array|null")
     def _func_pairs(self, left: list[Any], right: list[Any] | None) -> list[list[Any]]:
         if right is not None and len(left) != len(right):
             raise BadExpression(f"pairs: lists of {len(left)} and {len(right)} elements")
         return [list(pair) for pair in zip(left, right or [None] * len(left), strict=True)]
-
-    @_takes("object")
-    def _func_entries(self, value: dict[str, Any]) -> list[dict[str, Any]]:
-        return [{"key": key, "value": item} for key, item in value.items()]
-
-    @_takes("array")
-    def _func_numbered(self, items: list[Any]) -> list[dict[str, Any]]:
-        return [{"index": index, "value": item} for index, item in enumerate(items, 1)]
 
     @_takes("object")
     def _func_rows(self, value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -148,25 +133,13 @@ class ExpressionFunctions(functions.Functions):  # type: ignore[misc]
             raise BadExpression("rows: it takes an object of lists of the same length")
         return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
 
-    @_takes("number", "number|null")
-    def _func_minus(self, left: float, right: float | None) -> float | None:
-        return None if right is None else left - right
-
-    @_takes("string")
-    def _func_time_ms(self, text: str) -> float | None:
-        return time_ms(text) if text.strip() else None
-
 
 def finite_number(value: Any) -> float | int | None:
     """A number, also of a text. Null, a blank text and `nan` are None. Raises BadExpression for anything else."""
-    if not isinstance(value, str):
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return value
-        raise BadExpression(f"number: {value!r:.60} is no number")
-    parsed = _number_of(value.strip())
-    if isinstance(parsed, str):
-        raise BadExpression(f"number: {value!r:.60} is no number")
-    return parsed
+    number = _number_of(value.strip()) if isinstance(value, str) else value
+    if number is None or (isinstance(number, int | float) and not isinstance(number, bool)):
+        return number
+    raise BadExpression(f"number: {value!r:.60} is no number")
 
 
 def verdict(value: Any) -> Any:
@@ -420,18 +393,14 @@ def _with_commas(text: str) -> str:
             places += _certain(closed, text)
             levels[-1].last = "value"
         else:
-            level.last = "value" if is_value and not _is_name(sign, text, token.end()) else sign
+            is_called = text[token.end() : token.end() + 1] == "(" and (sign.isidentifier() or "." in sign)  # `array(`
+            level.last = "value" if is_value and not is_called else sign
             level.commas = level.commas or sign == ","
             level.pieces += [sign] if kind == "text" else []
         end = token.end()
     for place in sorted(places, reverse=True):
         text = f"{text[:place]},{text[place:]}"
     return text
-
-
-def _is_name(word: str, text: str, end: int) -> bool:
-    """Whether a word names what is called: `array(`."""
-    return (text[end : end + 1] == "(" and word.isidentifier()) or ("." in word and text[end : end + 1] == "(")
 
 
 def _certain(level: _Level, text: str) -> list[int]:

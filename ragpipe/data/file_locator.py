@@ -10,6 +10,7 @@ from pathlib import Path
 from ragpipe.core.resources import data_path
 from ragpipe.data.faults import Faults
 from ragpipe.data.file_formats import SUFFIXES, data_file
+from ragpipe.data.recognition import foreign_shape
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.data.text_lines import DataFile
 from ragpipe.store.places import Place, is_remote, open_place, parent_of
@@ -48,8 +49,6 @@ def locate(settings: DatasetSettings, base: Path, cache: Path) -> Files:
     place = open_place(settings.path, root, cache)
 
     def shape() -> str:
-        from ragpipe.data.recognition import foreign_shape
-
         return "" if settings.fields else foreign_shape(place.file or root, settings.path)
 
     faults = Faults(f"data set {settings.name!r}: {settings.path} cannot be used", shape)

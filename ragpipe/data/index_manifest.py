@@ -258,9 +258,7 @@ def _add(read: _Read, row: Row, where: str, faults: Faults) -> None:
 
 def _coverage(documents: Iterable[_Document]) -> Coverage:
     all_documents = list(documents)
-    skipped: Counter[str] = Counter()
-    for document in all_documents:
-        skipped.update(document.skipped)
+    skipped = sum((document.skipped for document in all_documents), Counter[str]())
     empty = sum(not document.chunks for document in all_documents)
     attempted = sum(len(document.chunks) for document in all_documents)
     return Coverage(

@@ -7,7 +7,7 @@ an object of columns, each an object of row name and value (`json_columns`, what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from typing import Any, TextIO
 
@@ -22,33 +22,12 @@ _BLOCK = 1 << 20
 
 def read_json_rows(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each object of the file's list, without holding the list."""
-    with TextIOWrapper(open_bytes(file.path), "utf-8-sig", newline="") as stream:
-        try:
-            yield from _elements(_Window(stream, file.nan_is_null), file, faults)
-        except UnicodeDecodeError:
-            for _ in text_lines(file, faults):  # names every line that is not UTF-8
-                pass
+    return _objects(file, faults, _elements)
 
 
 def read_json_objects(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each of the objects that stand one after another, with or without line breaks in them."""
-    with TextIOWrapper(open_bytes(file.path), "utf-8-sig", newline="") as stream:
-        window = _Window(stream, file.nan_is_null)
-        try:
-            while window.next_sign():
-                line = window.line
-                try:
-                    record = window.value()
-                except strict_json.InvalidJson as error:
-                    _bad_value(window, error, file, faults)
-                    return
-                if isinstance(record, dict):
-                    yield line, record
-                else:
-                    faults.add(file.at(line), "record", shown_value(record), "an object")
-        except UnicodeDecodeError:
-            for _ in text_lines(file, faults):
-                pass
+    return _objects(file, faults, _values)
 
 
 def read_json_columns(file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -121,7 +100,36 @@ class _Window:
             return value
 
 
-def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+Rows = Iterator[tuple[int, Any]]
+
+
+def _objects(file: DataFile, faults: Faults, values: Callable[[_Window, DataFile, Faults], Rows]) -> Rows:
+    """The objects among the values, to the first one that is no JSON."""
+    with TextIOWrapper(open_bytes(file.path), "utf-8-sig", newline="") as stream:
+        window = _Window(stream, file.nan_is_null)
+        try:
+            try:
+                for line, value in values(window, file, faults):
+                    if isinstance(value, dict):
+                        yield line, value
+                    else:
+                        faults.add(file.at(line), "record", shown_value(value), "an object")
+            except strict_json.InvalidJson as error:
+                actual = f"{error} at column {error.column}" if error.column else str(error)
+                actual = "the end of the file" if window.next_sign() == "" else actual
+                fix = NAN_IS_NULL if "NaN is" in str(error) else "the rest of the file was not read; is it cut off?"
+                faults.add(file.at(window.line), "record", actual, "JSON", fix)
+        except UnicodeDecodeError:
+            for _ in text_lines(file, faults):  # names every line that is not UTF-8
+                pass
+
+
+def _values(window: _Window, file: DataFile, faults: Faults) -> Rows:
+    while window.next_sign():
+        yield window.line, window.value()
+
+
+def _elements(window: _Window, file: DataFile, faults: Faults) -> Rows:
     if (sign := window.next_sign()) != "[":
         if sign:
             fix = (
@@ -134,16 +142,7 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
     window.skip(window.at + 1)
     sign = window.next_sign()
     while sign != "]":
-        line = window.line
-        try:
-            record = window.value()
-        except strict_json.InvalidJson as error:
-            _bad_value(window, error, file, faults)
-            return
-        if isinstance(record, dict):
-            yield line, record
-        else:
-            faults.add(file.at(line), "record", shown_value(record), "an object")
+        yield window.line, window.value()
         if (sign := window.next_sign()) == ",":
             window.skip(window.at + 1)
             sign = window.next_sign()
@@ -157,13 +156,6 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Iterator[tuple
     window.skip(window.at + 1)
     if sign := window.next_sign():
         faults.add(file.at(window.line), "document", f"{sign!r} after the list", "the end of the file")
-
-
-def _bad_value(window: _Window, error: strict_json.InvalidJson, file: DataFile, faults: Faults) -> None:
-    actual = f"{error} at column {error.column}" if error.column else str(error)
-    actual = "the end of the file" if window.next_sign() == "" else actual
-    fix = NAN_IS_NULL if "NaN is" in str(error) else "the rest of the file was not read; is it cut off?"
-    faults.add(file.at(window.line), "record", actual, "JSON", fix)
 
 
 def read_document(file: DataFile, faults: Faults) -> Any:

@@ -99,10 +99,8 @@ def sample_of(fields: Flat, where: str, faults: Faults) -> Sample | None:
     if "id" not in fields:
         fields["id"] = content_id(fields)
     sample = _read(Sample, fields, place, "", faults)
-    if sample is not None:
-        blank = [name for name in ("id", "question") if _blank(name, getattr(sample, name), place, faults)]
-        if blank:
-            return None
+    if sample is None or any([_blank(name, getattr(sample, name), place, faults) for name in ("id", "question")]):
+        return None
     return sample
 
 

@@ -20,7 +20,7 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import asdict, is_dataclass
 from operator import attrgetter
 from typing import Any
@@ -125,33 +125,18 @@ def _unusable(found: str, expected: str, fix: str) -> ConfigError:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: Exception | None) -> None:
-        if answered.done():
-            return  # nobody waits any more
-        if error is None:
-            answered.set_result(result)
-        else:
-            answered.set_exception(error)
+    answered: Future[Any] = Future()
+    answered.set_running_or_notify_cancel()  # what goes on in a thread cannot be cancelled
 
     def call() -> None:
-        result: Any = None
-        error: Exception | None = None
         try:
-            result = function()
-        except StopIteration as raised:  # no future takes one
-            error = RuntimeError(f"StopIteration: {raised}")
-        except Exception as raised:
-            error = raised
-        except BaseException as raised:  # SystemExit and the like end an answer, not the run
-            error = RuntimeError(f"{type(raised).__name__}: {raised}")
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
+            answered.set_result(function())
+        except BaseException as error:  # no future takes StopIteration; SystemExit and the like end an answer, not the run
+            is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            answered.set_exception(error if is_plain else RuntimeError(f"{type(error).__name__}: {error}"))
 
     threading.Thread(target=call, name="ragpipe-system", daemon=True).start()
-    return await answered
+    return await asyncio.wrap_future(answered)
 
 
 _DOCUMENT_KEYS = ("context", "source_documents", "documents")

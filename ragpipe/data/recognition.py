@@ -112,14 +112,11 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
         values = {f"{path}.{_name(name)}".removeprefix("."): value for path, name, value in items}
         lists = {path: value for path, value in values.items() if _is_list_of_objects(value)}
         if lists:
-            path = max(lists, key=lambda path: (_is_asked(lists[path][0]), len(lists[path])))
+            asked = {path for path, values in lists.items() if "question" in map(field_meant, values[0])}
+            path = max(lists, key=lambda path: (path in asked, len(lists[path])))
             return path, tuple(lists[path])
         level = {path: value for path, value in values.items() if isinstance(value, dict)}
     return "", ()
-
-
-def _is_asked(record: Mapping[str, Any]) -> bool:
-    return any(field_meant(name) == "question" for name in record)
 
 
 def _name(name: str) -> str:

@@ -267,9 +267,10 @@ def described(spec: FieldMap) -> str:
     return (spec.path or "") + (" through a map" if spec.map else "") + (f" in {spec.unit}" if spec.unit else "")
 
 
-def records(
-    files: Sequence[DataFile], inside: Expression | None, faults: Faults
-) -> Iterator[tuple[DataFile, int, dict[str, Any]]]:
+Row = tuple[DataFile, int, dict[str, Any]]
+
+
+def records(files: Sequence[DataFile], inside: Expression | None, faults: Faults) -> Iterator[Row]:
     """(file, line or row, record) of all files in their order. `inside` is the path of the list in a document or row."""
     for file in files:
         if inside is not None and file.format == "json":
@@ -278,17 +279,10 @@ def records(
         else:
             rows = file_formats.read_rows(file, faults)
             if inside is not None:
-                rows = _inside_rows(file, rows, inside, faults)
+                of_row = ((n, json_rows.inside(file_formats.place(file, n), inside, row, faults)) for n, row in rows)
+                rows = ((n, record) for n, found in of_row for _, record in found)
         for position, record in rows:
             yield file, position, record
-
-
-def _inside_rows(
-    file: DataFile, rows: Iterator[tuple[int, dict[str, Any]]], inside: Expression, faults: Faults
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for position, row in rows:
-        for _, record in json_rows.inside(file_formats.place(file, position), inside, row, faults):
-            yield position, record
 
 
 class Index:

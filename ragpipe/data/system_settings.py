@@ -345,10 +345,8 @@ def method_sections(section: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return sections
 
 
-_SENT = ("id", "question", "history", "meta")
-
-
 def question_fields(sample: Sample, params: Mapping[str, Any]) -> dict[str, Any]:
     """`id`, `question`, `history` and `meta` of the sample, no reference and no label, and the `params` of the method: a copy,
     which the system may change."""
-    return {**sample.model_dump(mode="json", include=set(_SENT)), "params": deepcopy(dict(params))}
+    sent = sample.model_dump(mode="json", include={"id", "question", "history", "meta"})
+    return {**sent, "params": deepcopy(dict(params))}
