@@ -25,14 +25,10 @@ CASE = Case(
 )
 
 
-def everything(case: Case) -> str:
-    return repr((case.sample, case.output))
-
-
 @pytest.mark.parametrize("name", SUITE.attacks)
 def test_every_attack_changes_the_part_that_it_names_and_no_other(name: str) -> None:
     attacked = SUITE.attacked(name, CASE)
-    assert everything(attacked) != everything(CASE)
+    assert (attacked.sample, attacked.output) != (CASE.sample, CASE.output)
     part = SUITE.attacks[name].part
     changed = {
         "answer": attacked.answer != CASE.answer,
@@ -65,13 +61,10 @@ def test_most_attacks_on_an_answer_are_flagged() -> None:
         values = {"question": [case.question], "answer": [case.answer], "contexts": contexts}
         if not (suspicious_signs(case.answer) or degenerate_signs(case.answer, case.question, contexts) or foreign_tags(values)):
             missed.add(name)
-    assert missed == MISSED
-
-
-MISSED = {
-    "foreign_character", "context_pasted", "opinions_only", "true_trifles", "leetspeak", "rot13", "acrostic", "german",
-    "universal_phrase",
-}  # fmt: skip
+    assert missed == {
+        "foreign_character", "context_pasted", "opinions_only", "true_trifles", "leetspeak", "rot13", "acrostic", "german",
+        "universal_phrase",
+    }  # fmt: skip
 
 
 def test_probes_keep_what_an_answer_says() -> None:

@@ -9,21 +9,17 @@ from ragpipe.extras.checks.selftest import TOLERANCE, case_floor, expected_direc
 
 SHARE, NOISE = (0.0, 1.0, True), (0.0, 5.0, False)
 """Lowest and highest value of a score, and whether a higher one is better."""
-FLOOR = 0.1
 
 
-def mutants(count: int, mutation: str = "change_number", **fields: bool) -> list[Pair]:
-    return [Pair(mutation, (f"q{n}", "m", 1), (f"q{n}", f"m~{mutation}", 1), **fields) for n in range(count)]
-
-
-def outcomes(pairs, *, expect=None, declared=SHARE, floor=FLOOR, score="s", mutation="change_number"):
-    made = mutants(len(pairs), mutation)
+def outcomes(pairs, *, expect=None, declared=SHARE, score="s"):
+    """Of mutants with a changed number, by a score before and after; with a floor of .1."""
+    made = [Pair("change_number", (f"q{n}", "m", 1), (f"q{n}", "m~change_number", 1)) for n in range(len(pairs))]
     values = {}
     for mutant, (before, after) in zip(made, pairs, strict=True):
         values |= {} if before is None else {mutant.base: [before]}
         values |= {} if after is None else {mutant.changed: [after]}
-    expectations = {mutation: expect or {"worse": ["s"]}}
-    return list(score_outcomes(Scored(score, *declared, values), made, expectations, floor))
+    expectations = {"change_number": expect or {"worse": ["s"]}}
+    return list(score_outcomes(Scored(score, *declared, values), made, expectations, 0.1))
 
 
 @pytest.mark.parametrize(("declared", "before", "after", "status"), [

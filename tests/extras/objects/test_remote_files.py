@@ -19,11 +19,6 @@ def _copy(address: str, cache: Path) -> Path:
     return path
 
 
-def raise_within(address: str, error: Exception, *, writes: bool) -> None:
-    with file_system(address, writes=writes):
-        raise error
-
-
 def _copies(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
@@ -90,8 +85,9 @@ def test_a_refusal_says_what_to_do(server: S3Server, tmp_path: Path, status: int
 
 
 def test_what_cannot_be_written() -> None:
-    with pytest.raises(OutputError, match=r"cannot write memory://a/x: no room.*To fix: check the address"):
-        raise_within("memory://a/x", OSError("no room"), writes=True)
+    told = r"cannot write memory://a/x: no room.*To fix: check the address"
+    with pytest.raises(OutputError, match=told), file_system("memory://a/x", writes=True):
+        raise OSError("no room")
     with pytest.raises(OSError, match="full"), file_system("memory://a/x"):
         raise OSError(28, "full")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from ragpipe.core.errors import DataError
 from ragpipe.extras.view.listed_run import resume_command
@@ -152,8 +153,6 @@ def test_only_a_start_of_ragpipe_is_offered_to_be_repeated(command: str, expecte
     ("/runs/.store/calls.html", 404),
 ])  # fmt: skip
 async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, status: int) -> None:
-    from yarl import URL
-
     run = listed_run(tmp_path / "outputs" / "a", ID, 0.5)
     (run.root / "report.data").mkdir()
     (run.root / "report.data" / "d1.js").write_text('ragpipeBlock("d1","H4sI+/=");\nragpipeBlock("t0","");\n')

@@ -19,7 +19,6 @@ from tests.support.place import output_of
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
-QUICK = ["dataset=demo", "metrics=[retrieval]", "name=demo"]
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +87,7 @@ async def test_a_fault_of_the_server_is_one_line_in_its_terminal(
 def test_the_site_of_real_runs_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every link of the index and of the comparison leads to a file of the site; what cannot be read is left out."""
     for limit in (4, 5):
-        assert main([*QUICK, f"dataset.limit={limit}"]) == 0
+        assert main(["dataset=demo", "metrics=[retrieval]", "name=demo", f"dataset.limit={limit}"]) == 0
     runs = [path.name for path in (folder / "outputs" / "demo").iterdir() if re.fullmatch(r"[0-9a-f]{12}", path.name)]
     assert len(runs) == 2
     base, candidate = (f"outputs/demo/{run}" for run in runs)

@@ -11,8 +11,6 @@ import pytest
 from ragpipe.cli.command_line import main
 from ragpipe.testing.openai_server import serving
 
-Real = Callable[[str], Path]
-
 # --- GraphRAG-Bench: three methods that answer by a rule, judged by a rule ------------------------------------------
 
 METHODS = ("local_search", "basic_search", "llm_with_context")
@@ -56,7 +54,7 @@ def _answer(kind: str, questions: list[dict[str, Any]], number: int) -> str:
 
 
 @pytest.fixture
-def table(real_data: Real, tmp_path: Path) -> list[dict[str, Any]]:
+def table(real_data: Callable[[str], Path], tmp_path: Path) -> list[dict[str, Any]]:
     """Questions of novels (every fourth, so that each kind is as frequent), written as the document's table."""
     questions = json.loads(real_data("graphrag_bench/novel_questions.json").read_text(encoding="utf-8"))[::4][:250]
     rows = []

@@ -55,9 +55,7 @@ def test_history_and_references_make_another_question(read_file):
 def test_an_equal_question_twice_needs_an_id_or_repeat(read_file):
     data = lines({"question": "Who?", "answer": "Ada."}, {"question": "Who?", "answer": "Bob."})
     message = refused(read_file, {"d.jsonl": data})
-    assert "a second time" in message
-    assert "repeat: 1, 2" in message
-    assert "give the records an id" in message
+    assert [text for text in ("a second time", "repeat: 1, 2", "give the records an id") if text not in message] == []
 
 
 def test_a_mapped_id_that_is_null_is_refused_unless_the_mapping_allows_it(read_file):
@@ -102,15 +100,11 @@ def test_a_duration_that_is_no_number_is_refused(read_file):
     assert "a duration in s" in message
 
 
-PASSAGES = [
-    {"q": "1", "run": "a", "text": "p1", "answer": "one"}, {"q": "2", "run": "a", "text": "p2", "answer": "two"},
-    {"q": "1", "run": "a", "text": "p3", "answer": ""}, {"q": "1", "run": "b", "text": "p4", "answer": "uno"},
-]  # fmt: skip
-GROUPED = {"id": "q", "question": "q", "method": "run", "answer": "answer", "contexts": "rows[].text"}
-
-
 def test_rows_of_a_key_become_one_record(read_file):
-    records = read_file({"d.jsonl": lines(*PASSAGES)}, group={"by": ["q", "run"]}, fields=GROUPED)
+    passages = [("1", "a", "p1", "one"), ("2", "a", "p2", "two"), ("1", "a", "p3", ""), ("1", "b", "p4", "uno")]
+    rows = [dict(zip(("q", "run", "text", "answer"), passage, strict=True)) for passage in passages]
+    fields = {"id": "q", "question": "q", "method": "run", "answer": "answer", "contexts": "rows[].text"}
+    records = read_file({"d.jsonl": lines(*rows)}, group={"by": ["q", "run"]}, fields=fields)
     expected = [("d.jsonl:1", "1", "a", ["p1", "p3"]), ("d.jsonl:2", "2", "a", ["p2"]), ("d.jsonl:4", "1", "b", ["p4"])]
     assert [(r.where, r.sample.id, r.output.method, [c.text for c in r.output.chunks]) for r in records] == expected
 

@@ -282,7 +282,9 @@ class _Document:
 
 
 FOUND = {"answer": "yes", "chunks": [{"text": "one", "doc_id": "a.md"}]}
-RESULTS = [
+
+
+@pytest.mark.parametrize(("result", "fields"), [
     ({"input": "?", "context": [_Document()], "answer": "yes"}, FOUND),
     ({"input": "?", "context": [DOCUMENT], "answer": "yes"}, FOUND),
     ({"question": "?", "context": [_Document()], "answer": "yes"}, FOUND),  # the state of a LangGraph tutorial
@@ -299,10 +301,7 @@ RESULTS = [
         {"answer": "yes", "context": "one text"}, {"answer": "yes", "context": [{"body": "one"}]},
         {"answer": "yes", "context": ["one"], "documents": ["two"]}, {"answer": "yes", "contexts": ["one"], "context": ["two"]},
     )),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("result", "fields"), RESULTS)
+])  # fmt: skip
 def test_documents_are_found_where_chains_put_them(result, fields):
     assert fields_of_result(result) == fields
 

@@ -74,12 +74,9 @@ def identity(**changes):
     return {"dataset": {}, "data": "d", "ragpipe": "1", "format": 1, "system": settings.identity()}
 
 
-CHANGED = {**THREE["methods"], "wide": {"params": {"k": 30}}}
-
-
 @pytest.mark.parametrize(("changes", "kept"), [
     ({}, ["plain", "wide", "closed_book"]),
-    ({"methods": CHANGED}, ["plain", "closed_book"]),
+    ({"methods": {**THREE["methods"], "wide": {"params": {"k": 30}}}}, ["plain", "closed_book"]),
     ({"methods": {**THREE["methods"], "new": {}}}, ["plain", "wide", "closed_book"]),
     ({"methods": {"plain": {}}}, ["plain"]),
     ({"methods": {}, "method": "plain"}, ["plain"]),

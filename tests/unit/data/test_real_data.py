@@ -212,9 +212,9 @@ FLAT = [
 
 
 def test_flat_cases_without_a_response_are_questions(tmp_path):
-    buy, risks, quote, revenue = read("eval_set", put(tmp_path, "cases.json", FLAT))
-    assert [record.output for record in (buy, risks, quote, revenue)] == [None] * 4
-    assert len({record.sample.id for record in (buy, risks, quote, revenue)}) == 4
+    buy, risks, quote, revenue = records = read("eval_set", put(tmp_path, "cases.json", FLAT))
+    assert [record.output for record in records] == [None] * 4
+    assert len({record.sample.id for record in records}) == 4
     assert (buy.sample.expected.behavior, buy.sample.expected.rejection_reason) == ("reject", "financial_advice")
     assert (risks.sample.expected.context_has, risks.sample.category) == (6, "should_answer_partial")
     assert quote.sample.meta["context"] == [{"policy": "quote_only", "content": "..."}]
@@ -260,17 +260,14 @@ def test_a_folder_without_a_file_is_refused(tmp_path):
         read("eval_set", tmp_path)
 
 
-COURSE = {"courseCode": "CS-101", "courseName": "Python", "matchedOutcomes": ["write programs", "test them"]}
-
-
 def test_a_query_log_with_its_courses(tmp_path):
-    log = {"queryLogId": "ql-123", "question": "What teaches Python?", "answer": "CS-101.", "context": [COURSE]}
+    course = {"courseCode": "CS-101", "courseName": "Python", "matchedOutcomes": ["write programs", "test them"]}
+    log = {"queryLogId": "ql-123", "question": "What teaches Python?", "answer": "CS-101.", "context": [course]}
     first, second = read("query_logs", put(tmp_path, "set.json", [log, log | {"queryLogId": "ql-124", "context": []}]))
     assert (first.sample.id, first.sample.question) == ("ql-123", "What teaches Python?")
     (chunk,) = first.output.chunks or ()
     assert chunk.id == "CS-101"
-    for value in ("Python", "write programs", "test them"):
-        assert value in chunk.text
+    assert [value for value in ("Python", "write programs", "test them") if value not in chunk.text] == []
     assert (first.output.answer, second.output.chunks) == ("CS-101.", [])
 
 
@@ -309,25 +306,20 @@ Novel-73586ddc,Which plant?,Fact Retrieval,Cornish heath,local_search,Cornish he
 Novel-73586ddc,Which plant?,Fact Retrieval,Cornish heath,basic_search,Cornish heath,[],0.0,0.0,24.98,1
 Novel-73586ddc,Which plant?,Fact Retrieval,Cornish heath,llm_with_context,Cornish heath,,N/A,N/A,82.29,1
 """
-NESTED = [
-    {
-        "id": "Novel-73586ddc",
-        "question": "Which plant?",
-        "question_type": "Fact Retrieval",
-        "ground_truth": "Cornish heath",
-        "answers": {
-            "local_search": {
-                "answer": "Cornish heath", "contexts": ["the lovely Cornish heath"], "ragas_faithfulness": 100.0, "ragas_score": 93.73,
-                "correct_answers_count": 1,
-            },
-            "basic_search": {
-                "answer": "Cornish heath", "contexts": [], "ragas_faithfulness": 0.0, "ragas_context_precision": 0.0,
-                "ragas_score": 24.98, "correct_answers_count": 1,
-            },
-            "llm_with_context": {"answer": "Cornish heath", "ragas_score": 82.29, "correct_answers_count": 1},
+NESTED = [{
+    "id": "Novel-73586ddc", "question": "Which plant?", "question_type": "Fact Retrieval", "ground_truth": "Cornish heath",
+    "answers": {
+        "local_search": {
+            "answer": "Cornish heath", "contexts": ["the lovely Cornish heath"], "ragas_faithfulness": 100.0, "ragas_score": 93.73,
+            "correct_answers_count": 1,
         },
-    }
-]  # fmt: skip
+        "basic_search": {
+            "answer": "Cornish heath", "contexts": [], "ragas_faithfulness": 0.0, "ragas_context_precision": 0.0,
+            "ragas_score": 24.98, "correct_answers_count": 1,
+        },
+        "llm_with_context": {"answer": "Cornish heath", "ragas_score": 82.29, "correct_answers_count": 1},
+    },
+}]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "content"), [("table.csv", TABLE), ("table.json", NESTED)])

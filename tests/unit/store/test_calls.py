@@ -317,14 +317,6 @@ def test_what_is_no_call_store_is_refused_and_left_alone(tmp_path: Path, make: A
     assert path.read_bytes() == before
 
 
-def filled(path: Path, count: int = 300) -> None:
-    async def go() -> None:
-        with CallStore(path, run_id="r") as store:
-            await asyncio.gather(*(store.put(call(f"k{n}")) for n in range(count)))
-
-    asyncio.run(go())
-
-
 def open_together(path: Path, start: Any, notices: Any) -> None:
     start.wait(30)
     try:
@@ -353,21 +345,19 @@ def test_a_new_store_is_made_once_by_processes_that_start_together(tmp_path: Pat
         assert [left.name for left in path.parent.iterdir()] == ["c"]
 
 
-def test_an_empty_file_and_a_store_cut_off_in_the_making_are_new(tmp_path: Path) -> None:
+async def test_an_empty_file_and_a_store_cut_off_in_the_making_are_new(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"")
     assert read_calls(tmp_path / "c", [K("k")]) == {}
-    filled(tmp_path / "c", 2)
+    with CallStore(tmp_path / "c", run_id="r") as store:
+        await asyncio.gather(*(store.put(call(f"k{n}")) for n in range(2)))
     assert set(read_calls(tmp_path / "c", [K("k0"), K("k1"), K("k2")])) == {K("k0"), K("k1")}
     assert read_calls(tmp_path / "missing", [K("k")]) == {}
 
 
-def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    async def go() -> None:
-        with CallStore(tmp_path / "c", run_id="r") as store:
-            await store.put(call())
-            assert set(read_calls(tmp_path / "c", [K("k")])) == {K("k")}
-
-    asyncio.run(go())
+async def test_reads_beside_a_live_writer_and_from_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with CallStore(tmp_path / "c", run_id="r") as store:
+        await store.put(call())
+        assert set(read_calls(tmp_path / "c", [K("k")])) == {K("k")}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c"]
     os.chmod(tmp_path, 0o555)
     try:

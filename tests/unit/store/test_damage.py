@@ -83,15 +83,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-SETS = [
+@pytest.mark.parametrize("change", [
     "text = 'another reply'", "text = CAST(x'ff00fe' AS TEXT)", "text = x'00'", "status = 'oj'", "tokens_in = 'many'",
     "tokens_in = tokens_in + 1", "paid_usd = 9e999", "key = 'k'", "judge = 77", "judge = 'x'", "run = NULL", "created_at = 'x'",
     "created_at = 1e300", "digest = NULL", "digest = x'00'", "messages = 5", "wire_hash = 1.5", "latency_ms = x'00'",
     "iteration = 'one'", "attempts = NULL",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", SETS)
+])  # fmt: skip
 def test_a_changed_row_is_not_there_and_counted(tmp_path: Path, whole: bytes, change: str) -> None:
     path = tmp_path / "calls.sqlite"
     path.write_bytes(whole)

@@ -168,13 +168,12 @@ def test_lines_made_elsewhere_are_those_of_the_journal(entries: list[dict]) -> N
         assert journal.path.read_bytes() == path.read_bytes()
 
 
-KEY = ("sample_id", "method", "repeat")
 Case = tuple[str, str, int]
 
 
 def ordered(path: Path, cases: list[tuple[Case, int]], group: int) -> list[tuple[Case, int]]:
     rows = [(case, number) for case, count in cases for number in range(count)]
-    columns = {name: [case[part] for case, _ in rows] for part, name in enumerate(KEY)}
+    columns = {name: [case[part] for case, _ in rows] for part, name in enumerate(("sample_id", "method", "repeat"))}
     columns |= {"number": [number for _, number in rows], "text": [f"{case}: {number}" for case, number in rows]}
     types = {"sample_id": pa.string(), "method": pa.string(), "text": pa.string()}
     schema = pa.schema([(name, types.get(name, pa.int32())) for name in columns])
