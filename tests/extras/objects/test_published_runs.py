@@ -27,10 +27,9 @@ def _run(*words: str) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data.jsonl").write_bytes(DATA)
-    return tmp_path
+def here(here: Path) -> Path:
+    (here / "data.jsonl").write_bytes(DATA)
+    return here
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.objects]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: S3Server) -> Path:
+def here(here: Path, server: S3Server) -> Path:
     s3fs = pytest.importorskip("s3fs")
     s3fs.S3FileSystem.clear_instance_cache()  # it would go on with the server of another test
-    monkeypatch.chdir(tmp_path)
     server.objects["b/d/data.jsonl"] = DATA
-    return tmp_path
+    return here
 
 
 def test_a_run_over_a_bucket_is_published_fetched_and_verified(here: Path, server: S3Server, capsys: pytest.CaptureFixture[str]) -> None:

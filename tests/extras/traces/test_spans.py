@@ -281,9 +281,8 @@ def test_texts_and_tokens_of_model_outputs():
 
 
 def test_other_rows_are_refused_with_their_names(traces):
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError, match="question, answer"):
         traces({"question": "Who?", "answer": "Ada."})
-    assert "question, answer" in str(refused.value)
     with pytest.raises(DataError, match="get each trace in full"):
         traces({"id": "t", "htmlPath": "/x", "observations": ["o1", "o2"]})
     with pytest.raises(DataError, match="neither hex nor base64"):
