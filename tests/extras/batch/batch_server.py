@@ -156,7 +156,7 @@ class BatchEndpoint:
 
 @dataclass
 class _Shape:
-    """How one provider writes batches: the `lines` of a request, a `line` of the results, and how it would `describe` a batch."""
+    """How one provider writes batches: the `lines` of a request, a `line` of the results, and how it describes a batch."""
 
     endpoint: BatchEndpoint
 

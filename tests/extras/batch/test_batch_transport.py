@@ -220,7 +220,7 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve,
     asyncio.run(stopped())
     server.batches.made[0].ends = 0
     assert statuses(run(transport(server, tmp_path, tell=notices.append), *asked[:3])) == ["ok"] * 3
-    assert statuses(run(transport(server, tmp_path), *asked[3:])) == ["ok"] * 2  # of a later start: their replies are still on disk
+    assert statuses(run(transport(server, tmp_path), *asked[3:])) == ["ok"] * 2  # by a later start: the replies are on disk
     assert len(server.batches.made) == 1
     assert any("is picked up" in notice for notice in notices)
     (folder,) = tmp_path.iterdir()

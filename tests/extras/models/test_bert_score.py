@@ -1,5 +1,5 @@
-"""BERTScore against the package bert-score, whose single-pair numbers were written down once with its version; and whole runs: pairs are
-compared once, and a run folder alone says the same again."""
+"""BERTScore against the package bert-score, whose single-pair numbers were written down once with its version; and whole runs:
+pairs are compared once, and a run folder alone says the same again."""
 
 import json
 from pathlib import Path

@@ -46,7 +46,8 @@ def judge(readings, family="nli", **changes):
 
 def asked_for(answer, by_role):
     """The arguments of a question: prompt, type of the answer, and values."""
-    return prompt_with({f"the_{role}": role for role in by_role}), answer, {f"the_{role}": value for role, value in by_role.items()}
+    variables = {f"the_{role}": role for role in by_role}
+    return prompt_with(variables), answer, {name: by_role[role] for name, role in variables.items()}
 
 
 def ask(made, answer, **by_role):

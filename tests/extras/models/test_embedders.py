@@ -1,5 +1,5 @@
-"""Vectors by a provider, against the local server: its log is the bill. Keys, retries and budgets are those of a judge. And vectors by
-sentence_transformers, beside the NumPy MiniLM: the same weights have the same vectors and the same keys."""
+"""Vectors by a provider, against the local server: its log is the bill. Keys, retries and budgets are those of a judge. And
+vectors by sentence_transformers, beside the NumPy MiniLM: the same weights have the same vectors and the same keys."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,8 @@ def test_an_embedder_is_paid_from_the_judges_budget(here, capsys):
     with serving() as server:
         words = arguments(
             write_cases(Path("data.jsonl"), 12), here / "out", server.url, "judge.prices={input: 100.0, output: 400.0}",
-            "judge.max_tokens=300", *embedder(server), "metrics.answer_relevance.method=questions", metrics="answer_relevance", concurrency=6,
+            "judge.max_tokens=300", *embedder(server), "metrics.answer_relevance.method=questions", metrics="answer_relevance",
+            concurrency=6,
         )  # fmt: skip
         assert main([*words, "judge.budget.usd=5"]) == 2
         assert "embedder.prices" in capsys.readouterr().err

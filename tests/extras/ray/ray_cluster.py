@@ -16,7 +16,8 @@ class RayCluster:
         self._folder = folder
         (folder / "token").write_text("3f9d" * 16)
         self.environment = {
-            "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_TMPDIR": str(folder),
+            "RAY_USAGE_STATS_ENABLED": "0",
         }  # fmt: skip
         self.nodes: list[int] = []
         self.address = ""

@@ -66,7 +66,8 @@ def test_slices_fit_by_what_they_hold_in_nodes_that_live_and_what_no_node_has_is
     assert slices_at_once(nodes, RaySettings()) == 4 + 7
     assert slices_at_once(nodes, RaySettings(num_gpus=0.5)) == 2
     assert waits_for(nodes, RaySettings(address="head:6379")) is None
-    assert waits_for(nodes, RaySettings(address="head:6379", num_gpus=2)) == "no node of head:6379 has CPU 1, GPU 2: slices wait for one"
+    told = waits_for(nodes, RaySettings(address="head:6379", num_gpus=2))
+    assert told == "no node of head:6379 has CPU 1, GPU 2: slices wait for one"
 
 
 def test_a_folder_is_told_by_its_configuration_and_tables(tmp_path):

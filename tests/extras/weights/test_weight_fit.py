@@ -1,5 +1,5 @@
-"""Fitted weights: scipy's non-negative least squares, cases by hand, and advice only where there is something to gain, as often as
-docs/extras/weights.md says: a part of its simulation, with other draws."""
+"""Fitted weights: scipy's non-negative least squares, cases by hand, and advice only where there is something to gain,
+as often as docs/extras/weights.md says: a part of its simulation, with other draws."""
 
 import math
 

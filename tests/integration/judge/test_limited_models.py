@@ -116,7 +116,8 @@ def test_without_a_system_role_the_whole_text_goes_to_the_user(serve, tmp_path):
         code, folder = _run(tmp_path / name, server, metrics="answer_relevance")
         assert code == 0
         _assert_right(folder, "answer_relevance")
-        asked = [body["messages"] for body in server.bodies.values() if [message["role"] for message in body["messages"]] == roles]
+        asked = [body["messages"] for body in server.bodies.values()]
+        asked = [messages for messages in asked if [message["role"] for message in messages] == roles]
         texts.append(sorted("\n\n".join(message["content"] for message in messages) for messages in asked))
     assert texts[0] == texts[1]
     assert len(texts[0]) == CASES

@@ -199,8 +199,8 @@ def test_the_second_iteration_pays_for_nothing_that_the_first_has_learnt(serve, 
 @pytest.mark.thorough(tried=1)
 @pytest.mark.parametrize("client", ["direct", "litellm"])
 async def test_a_header_that_says_that_nothing_is_left(serve, client):
-    """A server of one's own with headers like OpenRouter's, five requests per second: until their reset nothing is sent, and the run says
-    why it waits. Other limits are tried over many seeds on a virtual clock (tests/unit/judge/test_limit_simulations.py)."""
+    """A server of one's own with headers like OpenRouter's, five requests per second: until their reset nothing is sent, and
+    the run says why it waits. Other limits: over many seeds on a virtual clock (tests/unit/judge/test_limit_simulations.py)."""
     server = serve(rps=5, latency_ms=300, jitter=0.3)
     live, reasons = LiveTransport(settings(server.url, client=client, concurrency=8, retries=8), run_id="r"), set()
 

@@ -1,5 +1,5 @@
-"""Output modes and refused parameters: settled by the first call, remembered, never in a key; and parameters of which a plan says what it
-does not know."""
+"""Output modes and refused parameters: settled by the first call, remembered, never in a key; and parameters of which a plan
+says what it does not know."""
 
 import pytest
 

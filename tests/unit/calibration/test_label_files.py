@@ -1,5 +1,5 @@
-"""A draw and its files: the probability of every drawn case is right, by all orders of a few cases and by many seeds of more; what is
-drawn from; what is written is read back, and what is damaged is refused by name."""
+"""A draw and its files: the probability of every drawn case is right, by all orders of a few cases and by many seeds of more;
+what is drawn from; what is written is read back, and what is damaged is refused by name."""
 
 import json
 from collections import Counter, defaultdict

@@ -1,5 +1,5 @@
-"""What a page of labels asks, of the caller, of the metric's section, or by the scale; what it holds as a file, and that no text becomes
-markup."""
+"""What a page of labels asks, of the caller, of the metric's section, or by the scale; what it holds as a file, and
+that no text becomes markup."""
 
 import re
 from typing import Any

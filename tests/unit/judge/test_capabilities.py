@@ -192,8 +192,8 @@ def test_a_password_or_key_in_an_address_or_name_is_refused_and_not_shown(key, v
 
 
 def test_ordinary_values_are_no_keys():
-    ordinary = [MODEL, "http://127.0.0.1:8000/v1", "conf/judge/llm.yaml", "2024-spring-season", "hosted_vllm/Qwen/Qwen2.5-7B-Instruct"]
-    assert [text for text in ordinary if looks_like_key(text)] == []
+    names = [MODEL, "hosted_vllm/Qwen/Qwen2.5-7B-Instruct", "conf/judge/llm.yaml", "2024-spring-season"]
+    assert [text for text in [*names, "http://127.0.0.1:8000/v1"] if looks_like_key(text)] == []
 
 
 def test_what_is_in_which_identity():

@@ -1,5 +1,5 @@
-"""Limits of providers: headers with the names and values of their documentation, what a limiter makes of them, and what refusals teach:
-the pace, the buckets and the width, by figures worked out by hand."""
+"""Limits of providers: headers with the names and values of their documentation, what a limiter makes of them, and what
+refusals teach: the pace, the buckets and the width, by figures worked out by hand."""
 
 import asyncio
 from typing import Any

@@ -115,15 +115,16 @@ class SimulatedServer:
 
 
 async def simulate(
-    server: SimulatedServer, calls: int, wide: int, *, tpm: float | None = None, counts: str = "max_tokens", rules: LimitRules | None = None,
+    server: SimulatedServer, calls: int, wide: int, *, tpm: float | None = None, counts: str = "max_tokens",
+    rules: LimitRules | None = None,
 ) -> tuple[float, int]:  # fmt: skip
-    """Make so many calls, `wide` at once, with tokens drawn by the server's seed; the first goes alone. Where there are rules the
-    server states its limit. Returns the seconds that it took, and the calls that failed."""
+    """Make so many calls, `wide` at once, with tokens drawn by the server's seed; the first goes alone. Where there are rules
+    the server states its limit. Returns the seconds that it took, and the calls that failed."""
     drawn = random.Random(f"tokens {server.seed}")
     loop = asyncio.get_running_loop()
     state = ServerState(RateLimiter(None, tpm, rules))
     settings = SimpleNamespace(concurrency=wide, timeout_s=120.0, retries=12, outage_s=3600.0)
-    runner = AttemptRunner(settings, state, tell=lambda _: None, give_up=lambda seconds, message: RuntimeError(f"{seconds} {message}"))
+    runner = AttemptRunner(settings, state, tell=lambda _: None, give_up=lambda *said: RuntimeError(*said))
     demands = TokenDemand(counts, MAX_TOKENS)  # type: ignore[arg-type]
     waiting = [(drawn.randint(400, 2600), drawn.randint(40, 300)) for _ in range(calls)][::-1]
     failed = 0
@@ -201,7 +202,7 @@ def test_a_limit_holds_over_many_seeds(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.thorough(tried=1)
-@pytest.mark.parametrize(("share", "latency_s", "wide"), [(0.05, 0.2, 8), *((share, 1.0, 32) for share in (0.01, 0.05, 0.2, 0.35))])
+@pytest.mark.parametrize(("share", "latency_s", "wide"), [(0.05, 0.2, 8), *((x, 1.0, 32) for x in (0.01, 0.05, 0.2, 0.35))])
 def test_a_share_that_is_refused_at_any_rate_does_not_slow_a_run_down_without_end(share, latency_s, wide, monkeypatch) -> None:
     calls, seeds = 2000, range(2 if latency_s < 1 else 20)
     for seed in seeds:

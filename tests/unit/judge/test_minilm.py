@@ -1,4 +1,4 @@
-"""The NumPy MiniLM against sentence-transformers, whose numbers were written down once, against itself, and its functions against scipy."""
+"""The NumPy MiniLM against sentence-transformers, whose numbers were written down once, against itself and against scipy."""
 
 import json
 from pathlib import Path

@@ -156,8 +156,9 @@ def test_each_object_of_a_text_is_found_once():
 
 
 @pytest.mark.parametrize(("text", "answer", "why"), [
-    ('{"verdicts": [{"index": 1, "supported": true}, {"index": 2}]}', Verdicts, r"the key `verdicts\[1\]\.supported` is missing"),
-    *((text, Claims, "cut off") for text in ('{"claims": ["a is b", "c is not', '{"claims": ["a is b"', '{"claims": ["a is b",')),
+    ('{"verdicts": [{"index": 1, "supported": true}, {"index": 2}]}', Verdicts,
+     r"the key `verdicts\[1\]\.supported` is missing"),
+    *((f'{{"claims": ["a is b"{rest}', Claims, "cut off") for rest in (', "c is not', "", ",")),
     *((f'{{"claim": "c", "supported": {value}}}', CheckedClaim, "one plain value") for value in (
         "true or false", "true false", "true but not all of it", "true/false", "true, false", "!true", "true // not false\n",
     )),

@@ -122,7 +122,7 @@ def test_a_refusal_does_not_answer_the_question(ask):
 
 @pytest.mark.parametrize(("text", "score"), [
     (GOOD, 5),
-    (GOOD + " It holds less caffeine than coffee. Penguins swim well.", 4),  # three of four, one unrelated: minor unsupported details
+    (GOOD + " It holds less caffeine than coffee. Penguins swim well.", 4),  # three of four: minor unsupported details
     ("Green tea comes from China. Penguins swim well.", 3),  # one of two: mixed
     ("Green tea comes from China. Penguins swim well. Whales sing loudly.", 2),  # one of three: major claims unsupported
     ("Green tea comes from China. It is brewed at 95 degrees.", 2),  # one of two, the other contradicts

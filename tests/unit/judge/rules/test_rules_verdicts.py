@@ -1,4 +1,4 @@
-"""What the judge reads in a text, and what it says of a claim, a citation and a source. What is expected is a reader's, not the judge's."""
+"""What the judge reads in a text and says of a claim, a citation and a source. What is expected is a reader's, not its own."""
 
 import pytest
 
