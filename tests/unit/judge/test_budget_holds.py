@@ -1,8 +1,8 @@
 """What a request holds, what becomes of it, and who is admitted: by hand."""
 
 import asyncio
-import contextlib
 import json
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -127,7 +127,7 @@ async def test_each_end_of_an_attempt_has_its_cost(outcome: Completion | BaseExc
             raise outcome
         return outcome
 
-    with contextlib.suppress(AttemptError, ProviderUnusable, asyncio.CancelledError):
+    with suppress(AttemptError, ProviderUnusable, asyncio.CancelledError):
         await costs.send(await costs.budget.reserve(costs.bound(body)), tally, send)
     assert (costs.budget.spent.tokens, costs.budget.assumed.tokens) == (spent, assumed)
     assert costs.budget.held == Amount()
@@ -161,21 +161,16 @@ async def test_a_cancelled_wait_gives_its_place_to_the_next() -> None:
 
 def test_a_journal_goes_on_from_costs_open_holds_and_a_ledger_that_gained_more(tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
-    journal = HoldJournal.open(path, Amount(1.0, 100, 10))
-    assert journal.carried == Amount(1.0, 100, 10), "what was paid before there was a budget"
-    numbers = [journal.hold(Amount(0.5, 50, 1)) for _ in range(3)]
-    journal.settle(numbers[0], Amount(0.1, 10, 1))
-    journal.settle(numbers[1], Amount())
-    journal.close()  # the third is under way: a kill
-
-    journal = HoldJournal.open(path, Amount(1.05, 105, 10))  # the ledger lacks a part of the first
-    assert journal.carried == Amount(1.0 + 0.1 + 0.5, 160, 12)
-    assert journal.assumed == Amount(0.5, 50, 1)
-    journal.close()
-
-    journal = HoldJournal.open(path, Amount(3.05, 305, 30))  # a start without a budget paid 2.0
-    assert journal.carried == Amount(pytest.approx(3.6), 360, 32)  # type: ignore[arg-type]
-    journal.close()
+    with closing(HoldJournal.open(path, Amount(1.0, 100, 10))) as journal:
+        assert journal.carried == Amount(1.0, 100, 10), "what was paid before there was a budget"
+        numbers = [journal.hold(Amount(0.5, 50, 1)) for _ in range(3)]
+        journal.settle(numbers[0], Amount(0.1, 10, 1))
+        journal.settle(numbers[1], Amount())  # the third is under way: a kill
+    with closing(HoldJournal.open(path, Amount(1.05, 105, 10))) as journal:  # the ledger lacks a part of the first
+        assert journal.carried == Amount(1.0 + 0.1 + 0.5, 160, 12)
+        assert journal.assumed == Amount(0.5, 50, 1)
+    with closing(HoldJournal.open(path, Amount(3.05, 305, 30))) as journal:  # a start without a budget paid 2.0
+        assert journal.carried == Amount(pytest.approx(3.6), 360, 32)  # type: ignore[arg-type]
 
 
 def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
@@ -189,33 +184,26 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
 
 def test_an_open_hold_with_a_name_waits_for_who_takes_it_over(tmp_path: Path) -> None:
     """A batch goes on without its process: two of its requests were held, one is collected by the next start, one by that after."""
-    path = tmp_path / "b.jsonl"
-    journal = HoldJournal.open(path, Amount())
-    first = Budget(BudgetSettings(calls=3), "judge", journal)
-    for name in ("t/a", "t/b"):
-        assert first.reserve_now(Amount(0.0, 100, 1), name)
-    journal.close()
-
-    journal = HoldJournal.open(path, Amount())
-    second = Budget(BudgetSettings(calls=2), "judge", journal)
-    assert (second.spent.calls, second.held.calls) == (2, 0)
-    with pytest.raises(BudgetUsedUp):
-        second.reserve_now(Amount(0.0, 100, 1), "u/c")
-    hold = second.reserve_now(Amount(0.0, 100, 1), "t/a")
-    assert hold is not None
-    assert (second.spent.calls, second.held.calls) == (1, 1)
-    second.settle(hold, Amount(0.0, 30, 1))
-    journal.close()
-
-    journal = HoldJournal.open(path, Amount(0.0, 30, 1))
-    third = Budget(BudgetSettings(calls=3), "judge", journal)
-    assert (third.spent.calls, third.spent.tokens) == (2, 130)
-    third.drop("t/b")  # it was never sent
-    assert (third.spent.calls, third.spent.tokens, third.assumed.tokens) == (1, 30, 0)
-    journal.close()
-    journal = HoldJournal.open(path, Amount(0.0, 30, 1))
-    assert (journal.carried, dict(journal.named)) == (Amount(0.0, 30, 1), {})
-    journal.close()
+    path, amount, paid = tmp_path / "b.jsonl", Amount(0.0, 100, 1), Amount(0.0, 30, 1)
+    with closing(HoldJournal.open(path, Amount())) as journal:
+        first = Budget(BudgetSettings(calls=3), "judge", journal)
+        assert all(first.reserve_now(amount, name) for name in ("t/a", "t/b"))
+    with closing(HoldJournal.open(path, Amount())) as journal:
+        second = Budget(BudgetSettings(calls=2), "judge", journal)
+        assert (second.spent.calls, second.held.calls) == (2, 0)
+        with pytest.raises(BudgetUsedUp):
+            second.reserve_now(amount, "u/c")
+        hold = second.reserve_now(amount, "t/a")
+        assert hold is not None
+        assert (second.spent.calls, second.held.calls) == (1, 1)
+        second.settle(hold, paid)
+    with closing(HoldJournal.open(path, paid)) as journal:
+        third = Budget(BudgetSettings(calls=3), "judge", journal)
+        assert (third.spent.calls, third.spent.tokens) == (2, 130)
+        third.drop("t/b")  # it was never sent
+        assert (third.spent.calls, third.spent.tokens, third.assumed.tokens) == (1, 30, 0)
+    with closing(HoldJournal.open(path, paid)) as journal:
+        assert (journal.carried, dict(journal.named)) == (paid, {})
 
 
 @pytest.mark.parametrize(("limits", "amount", "named", "raised"), [

@@ -9,6 +9,7 @@ raw texts have this shape; the words are our own.
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -184,17 +185,14 @@ class Scripted(Transport):
 @pytest.fixture
 def judge(tmp_path: Path) -> Any:
     """`judge(*replies)` is a case's judge over them, and the transport."""
-    stores: list[CallStore] = []
+    with closing(CallStore(tmp_path / "calls.sqlite", run_id="r")) as store:
 
-    def opened(*replies: str) -> tuple[CaseJudge, Scripted]:
-        stores.append(CallStore(tmp_path / f"{len(stores)}.sqlite", run_id="r"))
-        transport = Scripted(replies)
-        session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=stores[-1])
-        return CaseJudge(session, CaseKey("q1", "default", 1), "graded"), transport
+        def opened(*replies: str) -> tuple[CaseJudge, Scripted]:
+            transport = Scripted(replies)
+            session = JudgeSession(identity={"model": "m"}, label="m", transport=transport, store=store)
+            return CaseJudge(session, CaseKey("q1", "default", 1), "graded"), transport
 
-    yield opened
-    for store in stores:
-        store.close()
+        yield opened
 
 
 def test_the_judge_is_asked_again_for_a_verdict_of_its_own(judge: Any, grade: Prompt) -> None:
