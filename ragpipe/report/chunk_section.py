@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragpipe.report.charts import part_bars
-from ragpipe.report.model import PAGES, Chart, RichText, Section, SectionPart, Table, TableColumn, TableRow, Verbatim
+from ragpipe.report.model import PAGES, Chart, RichText, Section, SectionPart, Table, Verbatim
 from ragpipe.report.report_data import ReportData, method_groups
 from ragpipe.report.styled_text import count_with_share, whole
 from ragpipe.score.chunk_support import CARRIED
@@ -22,19 +22,19 @@ def chunks_section(data: ReportData) -> Section | None:
         for score, counts in group.get("chunk_support", {}).items():
             claims = (count_with_share(counts[how], counts["claims"]) for how in CARRIED)
             head = (Verbatim(score), Verbatim(method), whole(counts["n_cases"]), whole(counts["claims"]))
-            rows.append(TableRow((*head, *claims, *_contexts(counts))))
+            rows.append((*head, *claims, *_contexts(counts)))
     if not rows:
         return None
-    by_type = tuple(
-        TableRow((Verbatim(score), Verbatim(kind), whole(counts["n_cases"]), *_contexts(counts)))
+    by_type = [
+        (Verbatim(score), Verbatim(kind), whole(counts["n_cases"]), *_contexts(counts))
         for score, all_counts in data.metrics["overall"].get("chunk_support", {}).items()
         for kind, counts in all_counts["by_doc_type"].items()
-    )
+    ]
     heads = ("score", "method", "cases", "claims", *CARRIED.values(), *_CONTEXTS)
-    parts: list[SectionPart] = [*_pictures(data), Table(_columns(heads, texts=2), tuple(rows))]
+    parts: list[SectionPart] = [*_pictures(data), Table.of(heads, rows, texts=2)]
     if by_type:
-        columns = _columns(("score", "type", "cases", *_CONTEXTS), texts=2)
-        parts.append(Table(columns, by_type, "By type of the context (doc_type)"))
+        heads = ("score", "type", "cases", *_CONTEXTS)
+        parts.append(Table.of(heads, by_type, texts=2, title="By type of the context (doc_type)"))
     return Section("chunks", "Claims by context", tuple(parts), folded=True, shown_in=PAGES)
 
 
@@ -46,11 +46,10 @@ def _pictures(data: ReportData) -> Iterator[Chart]:
     groups = method_groups(data.metrics)
     numbers = {method: number if len(groups) > 1 else None for number, method in enumerate(groups)}
     for score in dict.fromkeys(score for group in groups.values() for score in group.get("chunk_support", {})):
-        found = {
-            method: group["chunk_support"][score] for method, group in groups.items() if score in group.get("chunk_support", {})
-        }
         claims, contexts = [], []
-        for method, counts in found.items():
+        for method, group in groups.items():
+            if (counts := group.get("chunk_support", {}).get(score)) is None:
+                continue
             parts = [(words, counts[how], _SHADES[how]) for how, words in CARRIED.items()]
             claims.append((numbers[method], method, f"{whole(counts['claims'])} claims", parts))
             unused = counts["chunks"] - counts["used"]
@@ -58,11 +57,6 @@ def _pictures(data: ReportData) -> Iterator[Chart]:
             contexts.append((numbers[method], method, f"{whole(counts['chunks'])} contexts", used))
         yield Chart(("Claims of ", Verbatim(score)), part_bars(claims, f"claims of {score}"), narrow=True)
         yield Chart(("Contexts by ", Verbatim(score)), part_bars(contexts, f"contexts by {score}"), narrow=True)
-
-
-def _columns(heads: Sequence[str], texts: int) -> tuple[TableColumn, ...]:
-    """Columns with these heads, the first `texts` of them words."""
-    return tuple(TableColumn(head, is_text=place < texts) for place, head in enumerate(heads))
 
 
 def _contexts(counts: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -78,12 +72,12 @@ def versions_section(data: ReportData) -> Section | None:
             step, lows = f"{change['from']} -> {change['to']}", f"{whole(change['low_before'])} -> {whole(change['low_after'])}"
             cells = (_questions(change["repaired"]), _questions(change["broke"]), whole(change["n_both"]), lows)
             if change["repaired"]["n"] or change["broke"]["n"]:
-                rows.append(TableRow((Verbatim(score), Verbatim(step), *cells)))
+                rows.append((Verbatim(score), Verbatim(step), *cells))
     if not rows:
         return None
     field = next(low["versions"]["field"] for low in data.low_scores.values() if "versions" in low)
-    columns = _columns(("score", field, "repaired", "broke", "questions of both", "low"), texts=4)
-    return Section("versions", "Repaired and broken", (Table(columns, tuple(rows)),), folded=True, shown_in=PAGES)
+    table = Table.of(("score", field, "repaired", "broke", "questions of both", "low"), rows, texts=4)
+    return Section("versions", "Repaired and broken", (table,), folded=True, shown_in=PAGES)
 
 
 def _questions(questions: Mapping[str, Any]) -> RichText:

@@ -356,29 +356,18 @@ def _candidate(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> Se
     rest = {name: score for name, score in comparison["scores"].items() if not score["headline"]}
     others = "Other scores, each on its own: no correction for their number"
     decided = _decided(comparison["slices"])
-    heads = ("slice", "score", "n", "mean", "difference", "q", "verdict")
-    rows = [
-        TableRow(
-            (
-                Verbatim(slice_text(row)),
-                Verbatim(row["score"]),
-                whole(row["n"]),
-                ends_text(row),
-                difference_text(row),
-                figure_text(row["q_value"]),
-                state_text(row),
-            )
-        )
-        for row in decided[:_LISTED]
-    ]
-    columns = tuple(TableColumn(head, is_text=head in ("slice", "score", "verdict")) for head in heads)
+    heads = ("slice", "score", "n", "mean", "difference", "q", TableColumn("verdict", is_text=True))
+    rows = []
+    for row in decided[:_LISTED]:
+        figures = (whole(row["n"]), ends_text(row), difference_text(row), figure_text(row["q_value"]), state_text(row))
+        rows.append((Verbatim(slice_text(row)), Verbatim(row["score"]), *figures))
     more = f", {whole(len(decided) - _LISTED)} more in comparison.json" if len(decided) > _LISTED else ""
     parts: list[SectionPart] = [
         *(Note(Prose(line)) for line in first),
         _table(headline_rows(comparison)),
         *_modes(comparison["failure_modes"]),
         *(Note(Prose(line)) for line in lines),
-        *([Table(columns, tuple(rows), f"Slices that differ{more}")] if rows else []),
+        *([Table.of(heads, rows, texts=2, title=f"Slices that differ{more}")] if rows else []),
         *([_table(difference_rows(rest), others)] if rest else []),
     ]
     return Section("candidate", escape_markdown(side_label(side)), tuple(parts))

@@ -22,7 +22,6 @@ from ragpipe.report.model import (
     SectionPart,
     Table,
     TableColumn,
-    TableRow,
     Verbatim,
     joined,
     pieces_of,
@@ -65,9 +64,9 @@ def _by_metric(used: Mapping[str, Any]) -> Table:
     heads = {"calls": "checks", "calls_failed": "without a result"} if computed else _COUNTS
     for name, usage in (*used["by_metric"].items(), ("all", used)):
         prices = [] if computed else ["no cost" if is_free(used) else price(Usage.from_json(usage))]
-        rows.append(TableRow((Verbatim(name), *(whole(usage[key]) for key in heads), *prices)))
-    columns = (TableColumn("metric", is_text=True), *map(TableColumn, (*heads.values(), *([] if computed else ["price"]))))
-    return Table(columns, tuple(rows), "Checks made without a call" if computed else "Cost of the judge", shown_in=PAGES)
+        rows.append((Verbatim(name), *(whole(usage[key]) for key in heads), *prices))
+    title, last = ("Checks made without a call", ()) if computed else ("Cost of the judge", ("price",))
+    return Table.of(("metric", *heads.values(), *last), rows, title=title, shown_in=PAGES)
 
 
 def _is_computed(used: Mapping[str, Any]) -> bool:
@@ -205,7 +204,7 @@ def operations_section(data: ReportData) -> Section:
 
 def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
     """A row per group: failures with their share of the cases, and the latency of each stage of the system."""
-    rows = []
+    rows = list[tuple[Cell, ...]]()
     has_retried = any(group["operations"]["n_retried"] for group in groups.values())
     counts = _FAILURES | ({"n_retried": "retried"} if has_retried else {})
     for name, group in list(groups.items())[:GROUPS_SHOWN]:
@@ -214,10 +213,11 @@ def _operations(by: str, groups: Mapping[str, Mapping[str, Any]]) -> Table:
         times = operations["latency_ms"].items()
         stages = tuple((Verbatim(stage), f" {taken['p50']:,.0f} / {taken['p95']:,.0f}") for stage, taken in times)
         latency = ItemList(stages or ("-",), separator=", ")
-        rows.append(TableRow((Verbatim(name), whole(n), *failures, latency)))
-    figures = map(TableColumn, ("cases", *counts.values()))
-    columns = (TableColumn(by, is_text=True), *figures, TableColumn("latency p50 / p95 (ms)", is_text=True))
-    return Table(columns, tuple(rows), f"By {by}", rows_left_out=len(groups) - len(rows), shown_in=PAGES)
+        rows.append((Verbatim(name), whole(n), *failures, latency))
+    latency_head, left_out = TableColumn("latency p50 / p95 (ms)", is_text=True), len(groups) - len(rows)
+    return Table.of(
+        (by, "cases", *counts.values(), latency_head), rows, title=f"By {by}", rows_left_out=left_out, shown_in=PAGES
+    )
 
 
 def _usage(metrics: Mapping[str, Any]) -> Table:
@@ -230,9 +230,8 @@ def _usage(metrics: Mapping[str, Any]) -> Table:
             spread = (f"{total['p50']:,.0f} / {total['p95']:,.0f}", whole(total["sum"])) if total else ("-", "-")
             usd = usage["cost_usd"]
             prices = (money(usd["mean"]), money(usd["sum"])) if usd else (f"unknown for {whole(usage['n_unpriced'])}", "-")
-            rows.append(TableRow((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *prices)))
-    columns = (TableColumn("method", is_text=True), *map(TableColumn, _USAGE))
-    return Table(columns, tuple(rows), "Tokens and money of the system", shown_in=PAGES)
+            rows.append((Verbatim(name), whole(usage["n_cases"]), *means, *spread, *prices))
+    return Table.of(("method", *_USAGE), rows, title="Tokens and money of the system", shown_in=PAGES)
 
 
 _JUDGED = {"n_ok": "ok", "n_skipped": "skipped", "n_error": "error", "n_missing": "not measured"}
@@ -240,20 +239,17 @@ _JUDGED = {"n_ok": "ok", "n_skipped": "skipped", "n_error": "error", "n_missing"
 
 def coverage_section(data: ReportData) -> Section | None:
     """A row per score; None for a run without any score. A terminal says which scores have no value, and why."""
-    rows = []
+    rows = list[tuple[Cell, ...]]()
     for name, score in data.metrics["overall"]["scores"].items():
-        reasons = (*score.get("errors", {}).items(), *score.get("skipped", {}).items())
-        texts = ItemList(tuple((Verbatim(reason), f" {whole(n)}") for reason, n in reasons), separator=", ")
+        texts = ItemList(tuple((Verbatim(reason), f" {whole(n)}") for reason, n in _reasons(score)), separator=", ")
         counts = (whole(score.get(key, 0)) for key in _JUDGED)
-        rows.append(TableRow((Verbatim(name), *counts, percentage(score["coverage"]), texts)))
-    columns = (
-        TableColumn("score", is_text=True),
-        *map(TableColumn, _JUDGED.values()),
-        TableColumn("coverage"),
-        TableColumn("reasons", is_text=True),
-    )
-    parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows), shown_in=PAGES), *_without_value(data.metrics))
-    return Section("coverage", "Coverage", parts, folded=True) if rows else None
+        rows.append((Verbatim(name), *counts, percentage(score["coverage"]), texts))
+    table = Table.of(("score", *_JUDGED.values(), "coverage", TableColumn("reasons", is_text=True)), rows, shown_in=PAGES)
+    return Section("coverage", "Coverage", (table, *_without_value(data.metrics)), folded=True) if rows else None
+
+
+def _reasons(score: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return [*score.get("errors", {}).items(), *score.get("skipped", {}).items()]
 
 
 _NAMED = 3  # scores that are named of those that share a reason, and reasons
@@ -264,8 +260,7 @@ def _without_value(metrics: Mapping[str, Any]) -> Iterator[Note]:
     scores, by_reason = metrics["overall"]["scores"], defaultdict[str, list[str]](list)
     for name in table_scores(metrics):
         if not scores[name]["n_ok"]:
-            reasons = (*scores[name].get("errors", {}).items(), *scores[name].get("skipped", {}).items())
-            by_reason[", ".join(f"{reason} {whole(count)}" for reason, count in reasons) or "no case"].append(name)
+            by_reason[", ".join(f"{reason} {whole(n)}" for reason, n in _reasons(scores[name])) or "no case"].append(name)
     texts = [
         f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} ({reason})"
         for reason, names in [*by_reason.items()][:_NAMED]
@@ -288,11 +283,9 @@ def iterations_section(data: ReportData) -> Section | None:
     rows = []
     for name in table_scores(metrics):
         for method, group in groups.items():
-            keys: list[Cell] = [Verbatim(heading(name, metrics, percent)), *([Verbatim(method)] if several else [])]
-            figures = _figures(group["scores"].get(name), metrics["declared"][name], percent=name in percent)
-            rows.append(TableRow((*keys, *figures)))
-    keys_columns = [TableColumn("score", is_text=True), *([TableColumn("method", is_text=True)] if several else [])]
-    table = Table((*keys_columns, *map(TableColumn, _FIGURES)), tuple(rows))
+            keys = [Verbatim(heading(name, metrics, percent)), *([Verbatim(method)] if several else [])]
+            rows.append((*keys, *_figures(group["scores"].get(name), metrics["declared"][name], percent=name in percent)))
+    table = Table.of(("score", *(["method"] if several else []), *_FIGURES), rows, texts=1 + several)
     parts: tuple[SectionPart, ...] = (table, *_iteration_notes(data))
     return Section("iterations", f"Over {iteration_count(metrics)} iterations", parts, folded=True, shown_in=PAGES)
 

@@ -14,6 +14,7 @@ from ragpipe.report.model import (
     TERMINAL,
     CaseExcerpt,
     CaseName,
+    Cell,
     Chart,
     ItemList,
     Note,
@@ -70,9 +71,9 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
     has_shares = 1 < len(groups) <= _SHARES
     rows = []
     for diagnosis in diagnoses[:PROBLEMS]:
-        shares = [share for _, share in _shares_by_method(diagnosis["name"], "diagnosis", metrics)]
-        if not has_shares:
-            shares = [f"{diagnosis['n'] / (metrics['n_cases'] * iteration_count(metrics)):.1%}"]
+        shares = [f"{diagnosis['n'] / (metrics['n_cases'] * iteration_count(metrics)):.1%}"]
+        if has_shares:
+            shares = [_share_of_method(diagnosis["name"], group, metrics) for group in groups.values()]
         cases = [CaseName.of(case) for case in diagnosis["examples"][:1]]
         question = next((data.questions.get(case.sample_id, "") for case in cases), "")
         texts = (Verbatim(question), Verbatim(diagnosis["message"]))
@@ -113,12 +114,10 @@ def _problem(name: str, diagnosis: Mapping[str, Any] | None, metrics: Mapping[st
     return Problem(name, page_address(mode=name), message, next(iter(advice), ""), counts)
 
 
-def _shares_by_method(name: str, kind: str, metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """`rerank`, `12.5%`: the share of each of several methods' cases with a diagnosis or failure mode, which may have equal names."""
-    groups = metrics["by"].get("method") or {}
-    for method, group in groups.items() if len(groups) > 1 else ():
-        found = (group.get(kind) or {}).get(name) or {"n": 0}
-        yield method, f"{found['n'] / max(group['n_cases'] * iteration_count(metrics), 1):.1%}"
+def _share_of_method(name: str, group: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    """The share of a method's cases with a diagnosis."""
+    found = (group.get("diagnosis") or {}).get(name) or {"n": 0}
+    return f"{found['n'] / max(group['n_cases'] * iteration_count(metrics), 1):.1%}"
 
 
 def _diagnoses(metrics: Mapping[str, Any]) -> Iterator[Table]:
@@ -145,11 +144,9 @@ def _failure_modes(metrics: Mapping[str, Any]) -> Iterator[Table | Note]:
         counts = (group["failure_modes"].get(name, {}).get("n", 0) for group in groups.values())
         items = Prose(f"{whole(mode['n_items'])} {metrics['failure_items'][name]}" if "n_items" in mode else "")
         shares = (*mode_shares(mode["n"], metrics), whole(mode["n_judged"]))
-        rows.append(TableRow((Verbatim(name), whole(mode["n"]), *shares, items, *map(whole, counts))))
+        rows.append((Verbatim(name), whole(mode["n"]), *shares, items, *map(whole, counts)))
     figures = ("cases", "of all cases", "of cases with one", "of all modes", "cases where it can be decided", "items")
-    by_method = (TableColumn(Verbatim(method)) for method in groups)
-    columns = (TableColumn("failure mode", is_text=True), *map(TableColumn, figures), *by_method)
-    yield Table(columns, tuple(rows), "Failure modes", shown_in=PAGES)
+    yield Table.of(("failure mode", *figures, *map(Verbatim, groups)), rows, title="Failure modes", shown_in=PAGES)
     yield Note(
         f"{whole(overall['n_with_failure_mode'])} cases have a failure mode, some have several; "
         f"{whole(overall['n_failed_without_mode'])} cases miss a threshold but match no failure mode. Items are counted in all "
@@ -258,8 +255,8 @@ def index_section(data: ReportData) -> Section | None:
         return None
     types = list(index.by_doc_type.items())
     rows = (_row("all", index.overall), *(_row(name, coverage) for name, coverage in types[:_TYPES_SHOWN]))
-    columns = (TableColumn("documents", is_text=True), *map(TableColumn, _FIGURES), TableColumn("reasons", is_text=True))
-    table = Table(columns, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
+    heads = ("documents", *_FIGURES, TableColumn("reasons", is_text=True))
+    table = Table.of(heads, rows, rows_left_out=len(types[_TYPES_SHOWN:]), shown_in=PAGES)
     notes = (Note(Verbatim(note), shown_in=PAGES) for note in index_notes(index))
     warnings = (Note(Verbatim(warning), "warning", TERMINAL, "index") for warning in index_warnings(index))
     return Section("index", "The index", (table, *notes, *warnings), folded=True)
@@ -286,19 +283,17 @@ def index_warnings(index: IndexCoverage) -> Iterator[str]:
         yield f"{count} gold documents are not in the index by its manifest: {examples}"
 
 
-def _row(name: str, coverage: Coverage) -> TableRow:
+def _row(name: str, coverage: Coverage) -> tuple[Cell, ...]:
     reasons = tuple((Verbatim(reason), f" {whole(n)}") for reason, n in coverage.skipped_because.items())
-    return TableRow(
-        (
-            Verbatim(name),
-            whole(coverage.documents),
-            count_with_share(coverage.documents_without_chunks, coverage.documents),
-            count_with_share(coverage.documents_not_embedded, coverage.documents),
-            whole(coverage.chunks_attempted),
-            whole(coverage.chunks_embedded),
-            count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
-            ItemList(reasons, separator=", "),
-        )
+    return (
+        Verbatim(name),
+        whole(coverage.documents),
+        count_with_share(coverage.documents_without_chunks, coverage.documents),
+        count_with_share(coverage.documents_not_embedded, coverage.documents),
+        whole(coverage.chunks_attempted),
+        whole(coverage.chunks_embedded),
+        count_with_share(coverage.chunks_skipped, coverage.chunks_attempted),
+        ItemList(reasons, separator=", "),
     )
 
 

@@ -114,16 +114,8 @@ def history_report(name: str, rows: Sequence[Row], headline: str) -> Report:
         Section("newest", "The newest run", (table, Note(NOTE))),
         Section("modes", "Failure modes", (modes,)) if modes.rows else None,
     ]
-    verdict = RunVerdict(kind, "", Prose(headline))
-    return Report(
-        f"History of {name}",
-        "",
-        "",
-        verdict,
-        (),
-        tuple(filter(None, sections)),
-        pages=(PageLink("newest report", f"../{rows[-1]['run_id']}/report.html"),),
-    )
+    verdict, links = RunVerdict(kind, "", Prose(headline)), (PageLink("newest report", f"../{rows[-1]['run_id']}/report.html"),)
+    return Report(f"History of {name}", "", "", verdict, (), tuple(filter(None, sections)), pages=links)
 
 
 def _chart(name: str, rows: Sequence[Row]) -> Chart:

@@ -165,11 +165,17 @@ class Table:
     shown_in: Media = EVERYWHERE
 
     @classmethod
-    def of(cls, heads: Sequence[RichText], rows: Iterable[Sequence[Cell] | TableRow], *, texts: int = 1, **more: Any) -> Self:
-        """A table whose first `texts` columns are words and name a row, the others figures, as those without a head are words."""
-        columns = tuple(TableColumn(head, is_text=place < texts or not head) for place, head in enumerate(heads))
+    def of(
+        cls, heads: Iterable[RichText | TableColumn], rows: Iterable[Sequence[Cell] | TableRow], *, texts: int = 1, **more: Any
+    ) -> Self:
+        """A table whose first `texts` columns are words and name a row, the others figures, as those without a head are words. A
+        column that is more than a head is what it is."""
+        columns = (
+            head if isinstance(head, TableColumn) else TableColumn(head, is_text=place < texts or not head)
+            for place, head in enumerate(heads)
+        )
         made = tuple(row if isinstance(row, TableRow) else TableRow(tuple(row)) for row in rows)
-        return cls(columns, made, key_columns=texts, **more)
+        return cls(tuple(columns), made, key_columns=texts, **more)
 
     def told(self) -> Table:
         """The table without columns that say nothing in every row; those that name a row stay."""

@@ -93,23 +93,16 @@ def _on_terminal(data: ReportData) -> Iterator[Table]:
     main = {*headline_names(metrics), *main_scores(names, metrics)}
     count = max(min(sum(name in main for name in names[1:]), SCORES), _FILLED)
     shown = names[1:] if len(names) <= SCORES + 1 else names[1 : count + 1]
-    methods = shown_methods(names[0], metrics) if names else []
-    rows = []
+    methods, rows = shown_methods(names[0], metrics) if names else [], list[tuple[Cell, ...]]()
     for name in shown:
         scores = [groups[method]["scores"].get(name) for method in methods]
         counts = [score["n_ok"] for score in scores if score]
         n = "-".join(map(whole, dict.fromkeys((min(counts, default=0), max(counts, default=0)))))
         figures = (score_cell(score, percent=name in percent) for score in scores)
-        rows.append(TableRow((_terminal_head(name, data), _stage(name, data), n, *figures)))
+        rows.append((_terminal_head(name, data), _stage(name, data), n, *figures))
     head = "score" if len(shown) + 1 >= len(names) else f"{len(shown)} of {len(names) - 1} other scores"
-    columns = (
-        TableColumn(head, is_text=True),
-        _STAGE,
-        TableColumn("n"),
-        *(TableColumn(Verbatim(method)) for method in methods),
-    )
     if rows:
-        yield Table(columns, tuple(rows), turnable=True, shown_in=TERMINAL)
+        yield Table.of((head, _STAGE, "n", *map(Verbatim, methods)), rows, turnable=True, shown_in=TERMINAL)
 
 
 def _of_one_method(names: Sequence[str], of: int, data: ReportData) -> Table:
@@ -178,26 +171,18 @@ def shared_section(data: ReportData) -> Section | None:
     if shared is None:
         return None
     scores = shared["scores"]
-    names = [
-        name
-        for name in by_importance(table_scores(metrics), metrics)
-        if name in scores and scores[name]["n_questions"] < scores[name]["of"]
-    ]
-    if not names:
+    methods, rows = list(method_groups(metrics)), list[tuple[Cell, ...]]()
+    for name in by_importance(table_scores(metrics), metrics):
+        if name in scores and scores[name]["n_questions"] < scores[name]["of"]:
+            by_method = scores[name]["methods"]
+            questions = f"{whole(scores[name]['n_questions'])} of {whole(scores[name]['of'])}"
+            cells = (score_cell(by_method.get(method), percent=name in percent) for method in methods)
+            rows.append((Verbatim(heading(name, metrics, percent)), questions, *cells))
+    if not rows:
         return None
-    methods, rows = list(method_groups(metrics)), []
-    for name in names:
-        by_method = scores[name]["methods"]
-        questions = f"{whole(scores[name]['n_questions'])} of {whole(scores[name]['of'])}"
-        cells = (score_cell(by_method.get(method), percent=name in percent) for method in methods)
-        rows.append(TableRow((Verbatim(heading(name, metrics, percent)), questions, *cells)))
-    columns = (
-        TableColumn("score", is_text=True),
-        TableColumn("questions with a value"),
-        *(TableColumn(Verbatim(method)) for method in methods),
-    )
+    table = Table.of(("score", "questions with a value", *map(Verbatim, methods)), rows)
     title = f"On shared questions ({whole(shared['n_questions'])} of {whole(shared['of'])} were asked of all methods)"
-    return Section("shared", title, (Table(columns, tuple(rows)), Note(SHARED_NOTE)), folded=True, shown_in=PAGES)
+    return Section("shared", title, (table, Note(SHARED_NOTE)), folded=True, shown_in=PAGES)
 
 
 def _row_head(name: str, metrics: Mapping[str, Any], percent: Collection[str]) -> RowHead:
@@ -264,16 +249,14 @@ def corrected_section(data: ReportData) -> Section | None:
     corrected = data.metrics.get("corrected")
     if not corrected:
         return None
-    heads = ("score", "labels", "judge alone", "corrected")
-    columns = tuple(TableColumn(head, is_text=head == "score") for head in heads)
     rows = []
     for name, figures in corrected.items():
         scaled = (100.0, 1) if name in data.settings.percent else (1.0, 2)
         head, labels = Verbatim(heading(name, data.metrics, data.settings.percent)), whole(figures["labels"])
-        rows.append(TableRow((head, labels, *_estimates(figures, *scaled))))
+        rows.append((head, labels, *_estimates(figures, *scaled)))
         if rates := figures.get("pass_rates"):
-            rows.append(TableRow((Verbatim(f"{name} passed"), labels, *_estimates(rates, 100.0, 1))))
-    parts = (Table(columns, tuple(rows)), Note(_CORRECTED_NOTE))
+            rows.append((Verbatim(f"{name} passed"), labels, *_estimates(rates, 100.0, 1)))
+    parts = (Table.of(("score", "labels", "judge alone", "corrected"), rows), Note(_CORRECTED_NOTE))
     return Section("corrected", "Corrected by human labels", parts, folded=True, shown_in=PAGES)
 
 
@@ -300,7 +283,6 @@ def jury_section(data: ReportData) -> Section | None:
         return None
     members = list(jury["members"])
     heads = ("score", "rule", *members, "unanimous", "agreement", "no majority")
-    columns = tuple(TableColumn(head, is_text=place < 2) for place, head in enumerate(heads))
     rows, notes = [], [Note((Verbatim(f"{name}: {label}"),)) for name, label in jury["members"].items()]
     for name, figures in jury["scores"].items():
         kind, key = ("alpha ", "alpha") if figures.get("fleiss_kappa") is None else ("kappa ", "fleiss_kappa")
@@ -311,8 +293,8 @@ def jury_section(data: ReportData) -> Section | None:
             notes.append(Note(f"{name}: {cascade_words(cascade)}"))
         means = (_figure(figures["means"].get(member)) for member in members)
         agreement = (_figure(figures.get("unanimous")), _figure(figures.get(key), kind), whole(figures["no_majority"]))
-        rows.append(TableRow((Verbatim(name), figures["rule"], *means, *agreement)))
-    parts: tuple[SectionPart, ...] = (Table(columns, tuple(rows)), *notes, Note(_JURY_NOTE))
+        rows.append((Verbatim(name), figures["rule"], *means, *agreement))
+    parts: tuple[SectionPart, ...] = (Table.of(heads, rows, texts=2), *notes, Note(_JURY_NOTE))
     return Section("jury", "Jury", parts, folded=True, shown_in=PAGES)
 
 
@@ -329,18 +311,13 @@ def cascade_words(cascade: Mapping[str, Any]) -> str:
     return f"{share}; against the second member alone the mean moves by {cascade['bias']:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
-_EXTREME_FIGURES = ("mean", "best", "worst", "cases", "questions")
-
-
 def distributions_section(data: ReportData) -> Section | None:
     """A table per graded score and group of classes, then one of all extremes; None where there is none of them."""
     metrics = data.metrics
     tables: list[Table | Note] = [_grades(name, grades) for name, grades in metrics["grades"].items()]
-    extremes = tuple(_extremes(metrics, data.settings.percent))
-    if extremes:
-        keys = (TableColumn("score", is_text=True), TableColumn("method", is_text=True))
-        columns = (*keys, *map(TableColumn, _EXTREME_FIGURES))
-        tables.append(Table(columns, extremes, "Best, worst and mean case per method", key_columns=2))
+    if extremes := list(_extremes(metrics, data.settings.percent)):
+        heads = ("score", "method", "mean", "best", "worst", "cases", "questions")
+        tables.append(Table.of(heads, extremes, texts=2, title="Best, worst and mean case per method"))
         tables.append(Note("Values of cases, on the questions for which every listed method has the score."))
     if not tables:
         return None
@@ -353,9 +330,7 @@ def _grades(name: str, grades: Mapping[str, Any]) -> Table:
     for field, groups in grades["by"].items():
         for group, counts in list(groups.items())[:GROUPS_SHOWN]:
             rows.append(TableRow((Verbatim(f"{field}: {group}"), *_shares(counts)), MARKDOWN))
-    grade_columns = (TableColumn(Verbatim(grade)) for grade in grades["overall"])
-    columns = (TableColumn("cases", is_text=True), *grade_columns, TableColumn("total"))
-    return Table(columns, tuple(rows), ("Cases by ", Verbatim(name)))
+    return Table.of(("cases", *map(Verbatim, grades["overall"]), "total"), rows, title=("Cases by ", Verbatim(name)))
 
 
 def _shares(counts: Mapping[str, int]) -> list[str]:
@@ -364,13 +339,13 @@ def _shares(counts: Mapping[str, int]) -> list[str]:
     return [*(f"{whole(n)} ({n / total:.1%})" for n in counts.values()), whole(total)]
 
 
-def _extremes(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[TableRow]:
+def _extremes(metrics: Mapping[str, Any], percent: Collection[str]) -> Iterator[tuple[Cell, ...]]:
     for name, extremes in metrics["extremes"].items():
         factor, places = (100.0, 1) if name in percent else (1.0, 2)
         label = Verbatim(name + (" x100" if name in percent else ""))
         for method, values in extremes["methods"].items():
             figures = (f"{values[key] * factor:.{places}f}" for key in ("mean", "best", "worst"))
-            yield TableRow((label, Verbatim(method), *figures, whole(values["n"]), whole(extremes["n_questions"])))
+            yield (label, Verbatim(method), *figures, whole(values["n"]), whole(extremes["n_questions"]))
 
 
 _DRIFT_NOTE = (
@@ -399,12 +374,11 @@ def check_section(check: Mapping[str, Any], baseline: Mapping[str, Any]) -> Sect
         *map(whole, (check["drifted"], *check["flips"].values())),
         "-" if check["mcnemar_p"] is None else decimal(check["mcnemar_p"], 3),
     )
-    columns = tuple(TableColumn(head, is_text=place == 0) for place, head in enumerate(heads))
     models = (
         Note((f"baseline of {_day(baseline['ended_at'])}, answered by ", Verbatim(served_words(baseline["served"])))),
         Note(("the check, answered by ", Verbatim(served_words(check["served"])))),
     )
-    parts = (Table(columns, (TableRow(cells),)), *models, Note(_DRIFT_NOTE))
+    parts = (Table.of(heads, [cells]), *models, Note(_DRIFT_NOTE))
     return Section("drift", "Drift of the judge", parts, folded=not check["alarm"])
 
 

@@ -28,19 +28,7 @@ from ragpipe.report.charts import (
     trade_chart,
     trade_table,
 )
-from ragpipe.report.model import (
-    EVERYWHERE,
-    HTML,
-    MARKDOWN,
-    PAGES,
-    Chart,
-    Section,
-    SectionPart,
-    Table,
-    TableColumn,
-    TableRow,
-    Verbatim,
-)
+from ragpipe.report.model import EVERYWHERE, HTML, MARKDOWN, PAGES, Cell, Chart, Section, SectionPart, Table, Verbatim
 from ragpipe.report.page_file import page_address
 from ragpipe.report.report_data import (
     RANK,
@@ -127,16 +115,12 @@ def _retrieval(data: ReportData, figures: CaseFigures) -> Iterator[Chart]:
         yield Chart(f"{measure}@k", line_chart(lines, places, ("k", f"{measure}@k"), ("0", "1")), note, narrow=True)
     if figures.ranks is None or not np.isfinite(figures.ranks).any():
         return
-    drawn: list[tuple[int | None, str, list[HistogramBin]]] = []
-    for number, (method, places_of) in enumerate(figures.methods.items()):
-        several = len(figures.methods) > 1
-        drawn.append(
-            (
-                number if several else None,
-                method if several else "",
-                _rank_bins(figures.ranks[places_of], method if several else None),
-            )
-        )
+    drawn: list[tuple[int | None, str, list[HistogramBin]]] = [
+        (number, method, _rank_bins(figures.ranks[cases], method))
+        for number, (method, cases) in enumerate(figures.methods.items())
+    ]
+    if len(drawn) == 1:
+        drawn = [(None, "", _rank_bins(figures.ranks, None))]
     step = 100 / len(_RANK_WORDS)
     ticks = [(step * (place + 0.5), words) for place, words in enumerate(_RANK_WORDS)]
     yield Chart(
@@ -331,15 +315,13 @@ def categories_section(data: ReportData) -> Section | None:
     for row in found:
         passed, rate = ("-", "-") if row.rate is None else (whole(row.passed), f"{row.rate:.1%}")
         some = f" of {whole(row.judged)} judged" if 0 < row.judged < row.total else ""
-        rows.append(TableRow((Verbatim(row.category), whole(row.total), passed + some, rate)))
+        rows.append((Verbatim(row.category), whole(row.total), passed + some, rate))
         link = page_address(score=name, verdict="miss", slice=f"category:{row.category}")
         bars.append(ShareRow(row.category, link, f"{passed} of {whole(row.judged)}", rate, row.rate or 0.0, "", ""))
-    passed_head = TableColumn(("passed by ", Verbatim(name)))
-    columns = (TableColumn("category", is_text=True), TableColumn("total"), passed_head, TableColumn("rate"))
     drawn = share_table(bars, f"by category, passed by {name}")
     pooled = "All methods together. " if len(method_groups(data.metrics)) > 1 else ""
     chart = Chart(("Passed by ", Verbatim(name)), drawn, f"{pooled}A category opens its cases that did not pass.")
-    table = Table(columns, tuple(rows), shown_in=EVERYWHERE - HTML)
+    table = Table.of(("category", "total", ("passed by ", Verbatim(name)), "rate"), rows, shown_in=EVERYWHERE - HTML)
     return Section("categories", "By category", (chart, table), folded=True)
 
 
@@ -347,18 +329,17 @@ def slices_section(data: ReportData) -> Section | None:
     """A heat map per field on the HTML page, a table per field of all scores in Markdown; the results show the methods."""
     metrics, percent, parts = data.metrics, data.settings.percent, list[SectionPart](slice_charts(data))
     names = by_importance(table_scores(metrics), metrics)
-    score_columns = (TableColumn("cases"), *(TableColumn(Verbatim(heading(name, metrics, percent))) for name in names))
+    scores_shown = [Verbatim(heading(name, metrics, percent)) for name in names]
     for field, groups in metrics["by"].items():
         if field == "method" or not groups:
             continue
-        rows = []
+        rows = list[tuple[Cell, ...]]()
         for group in list(groups)[:GROUPS_SHOWN]:
             scores = groups[group]["scores"]
             cells = (score_cell(scores.get(name), percent=name in percent) for name in names)
-            rows.append(TableRow((Verbatim(group), whole(groups[group]["n_cases"]), *cells)))
-        columns = (TableColumn(Verbatim(field), is_text=True), *score_columns)
-        left_out = len(groups) - len(rows)
-        parts.append(Table(columns, tuple(rows), ("By ", Verbatim(field)), rows_left_out=left_out, shown_in=MARKDOWN))
+            rows.append((Verbatim(group), whole(groups[group]["n_cases"]), *cells))
+        heads, left_out = (Verbatim(field), "cases", *scores_shown), len(groups) - len(rows)
+        parts.append(Table.of(heads, rows, title=("By ", Verbatim(field)), rows_left_out=left_out, shown_in=MARKDOWN))
     return Section("slices", "Where", tuple(parts), folded=True, shown_in=PAGES) if parts else None
 
 
