@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ragpipe.calibration.label_files import Key
 from ragpipe.calibration.people_labels import verdicts_of
 from ragpipe.comparison.drop_gates import GatedRun, on_unit_scale
+from ragpipe.comparison.side import question_numbers
 from ragpipe.core.score import ScoreSpec
 from ragpipe.score.calibration_file import Calibration, CalibrationLabel
 from ragpipe.score.case_blocks import keys_of
@@ -40,8 +41,7 @@ class CorrectedRun:
     def __init__(self, run: GatedRun, calibration: Calibration):
         self._run, self._level = run, run.settings.level
         self._rows = {key: row for row, key in enumerate(keys_of(run.cases))}
-        names = run.cases["sample_id"].combine_chunks().dictionary_encode().indices
-        self._questions = names.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._questions = question_numbers(run.cases)
         on_scale = {name for name, declared in run.declared.items() if declared["low"] is not None}
         self._scores = {name: score for name, score in calibration.scores.items() if name in on_scale}
         self._drawn = {name: labels for name, score in self._scores.items() if (labels := score.correcting_labels)}

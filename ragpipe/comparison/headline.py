@@ -235,12 +235,7 @@ def _figures(score: Mapping[str, Any]) -> str:
         return f"{text}, within {signed_text(score['smallest_effect']).replace('+', '+-')}"
     if score["state"] != "inconclusive":
         interval = score["interval"]
-        return f"{text}, by at least {abs_text(min(abs(interval['low']), abs(interval['high'])))}"
+        return f"{text}, by at least {signed_text(min(abs(interval['low']), abs(interval['high']))).removeprefix('+')}"
     if score["n_needed"]:
         return f"{text}; about {score['n_needed']:,} cases would decide"
     return text
-
-
-def abs_text(value: float) -> str:
-    """A size without its sign."""
-    return signed_text(abs(value)).removeprefix("+")

@@ -15,9 +15,9 @@ from ragpipe.comparison.drop_gates import sample_digests
 from ragpipe.comparison.headline import headline_scores
 from ragpipe.comparison.score_differences import PairedScore, paired_score, score_series
 from ragpipe.comparison.settings import CompareSettings, Part
-from ragpipe.comparison.side import EqualAnswers, Modes, Pairs, Side, opened_side, paired_cases
+from ragpipe.comparison.side import EqualAnswers, Modes, Pairs, Side, opened_side, paired_cases, question_numbers
 from ragpipe.score.iterations import repeats
-from ragpipe.score.normalisation import estimate_of
+from ragpipe.score.normalisation import estimate_of, interval_of
 from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_together
 from ragpipe.stats.differences import independent_difference
 from ragpipe.stats.intervals import Interval
@@ -168,30 +168,19 @@ def _run_cells(side: Side) -> dict[str, Any]:
 
 def _score_cells(side: Side, name: str) -> dict[str, Any]:
     score = side.metrics["overall"]["scores"].get(name, {})
-    interval = score.get("interval") or {}
     values = repeats(side.tables, name, side.n_rows)
     noise = noise_floor(values.means, values.squares, values.measured.astype("int64"))
-    return {
-        "n": int((values.measured > 0).sum()),
-        "mean": score.get("mean"),
-        "interval_low": interval.get("low"),
-        "interval_high": interval.get("high"),
-        "pass_rate": score.get("pass_rate"),
-        "noise_floor": noise.floor,
-    }
+    return _figures(int((values.measured > 0).sum()), score, noise.floor)
 
 
 def _mode_cells(side: Side, name: str) -> dict[str, Any]:
     rate = estimate_of(*_sample(side, name), side.declared[name], side.metrics["scoring"]["level"])
-    interval = rate.interval
-    return {
-        "n": rate.n,
-        "mean": rate.value,
-        "interval_low": interval.low if interval else None,
-        "interval_high": interval.high if interval else None,
-        "pass_rate": None,
-        "noise_floor": None,
-    }
+    return _figures(rate.n, {"mean": rate.value, **interval_of("interval", rate)})
+
+
+def _figures(n: int, score: Mapping[str, Any], floor: float | None = None) -> dict[str, Any]:
+    ends = {f"interval_{end}": (score.get("interval") or {}).get(end) for end in ("low", "high")}
+    return {"n": n, "mean": score.get("mean"), **ends, "pass_rate": score.get("pass_rate"), "noise_floor": floor}
 
 
 class _Found(NamedTuple):
@@ -358,8 +347,7 @@ def _independent_drops(base: Side, candidate: Side, names: Sequence[str], settin
 def _sample(side: Side, name: str) -> tuple[Floats, NDArray[np.int64]]:
     values = side.values(name)[0]
     is_measured = np.isfinite(values)
-    codes = side.cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    return values[is_measured], codes[is_measured].astype(np.int64)
+    return values[is_measured], question_numbers(side.cases)[is_measured]
 
 
 def _worst_first(values: Floats, scale: Mapping[str, Any]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ragpipe.comparison.side import Modes, opened_side
+from ragpipe.comparison.side import Modes, opened_side, question_numbers
 from ragpipe.stats.intervals import estimate_rate
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_json
@@ -33,8 +33,7 @@ def mode_table(folder: RunFolder) -> pa.Table:
 
 
 def _rows(modes: Modes) -> Iterator[dict[str, Any]]:
-    codes = modes.cases["sample_id"].combine_chunks().dictionary_encode().indices
-    questions = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    questions = question_numbers(modes.cases)
     everything: dict[tuple[str | None, str | None], Any] = {(None, None): np.arange(len(questions))}
     groups = modes.groups(modes.metrics["by"])
     everything |= {(field, value): cases for field, named in groups.items() for value, cases in named.items()}

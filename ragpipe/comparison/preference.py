@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ragpipe.comparison.headline import percent
 from ragpipe.comparison.score_differences import interval_document
-from ragpipe.comparison.side import Pairs, Side, paired_cases
+from ragpipe.comparison.side import Pairs, Side, paired_cases, question_numbers
 from ragpipe.stats.intervals import Estimate, estimate_mean
 from ragpipe.stats.preference import bradley_terry, decide_preference, rate_at_equal_length
 from ragpipe.store.run_tables import read_columns
@@ -44,7 +44,7 @@ def preference_document(asked: Side, base: Side, candidate: Side, pairs: Pairs, 
     values = 1 - values if flipped else values
     known = ~np.isnan(values)
     values, places = values[known], rows[known]
-    questions = _questions(asked)[places]
+    questions = question_numbers(asked.cases)[places]
     verdict = decide_preference(values, questions, asked.values(f"{SCORE}_inconsistent")[0][places], level=level)
     corrected = _corrected(asked, len(rows), flipped=flipped)
     return {
@@ -98,11 +98,6 @@ def _rows_of(asked: Side, base: Side, candidate: Side, pairs: Pairs) -> tuple[Wh
         if len(rows):
             return rows.astype(np.int64), flipped
     return np.empty(0, dtype=np.int64), False
-
-
-def _questions(asked: Side) -> Whole:
-    codes: Whole = asked.cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64)
 
 
 def _answers(asked: Side) -> tuple[Floats, NDArray[np.bool_]]:

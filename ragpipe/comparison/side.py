@@ -338,8 +338,13 @@ def paired_cases(base: pa.Table, candidate: pa.Table) -> Pairs:
     at_base, at_candidate = at_base[order].astype(np.int64), at_candidate[order].astype(np.int64)
     cases = candidate.select(names).take(pa.array(at_candidate)).combine_chunks()
     alone = len(base) - len(at_base), len(candidate) - len(at_base)
-    questions = cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    return Pairs(at_base, at_candidate, cases, questions.astype(np.int64), *alone)
+    return Pairs(at_base, at_candidate, cases, question_numbers(cases), *alone)
+
+
+def question_numbers(cases: pa.Table) -> Whole:
+    """The number of the question of each case, from 0."""
+    codes = cases["sample_id"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return np.asarray(codes, np.int64)
 
 
 def one_method_each(base: pa.Table, candidate: pa.Table) -> bool:

@@ -153,10 +153,10 @@ def write_json_lines(table: Path | pa.Table, target: Path) -> None:
     Columns that hold JSON as text (chunks, details, messages ...) become objects and lists; a text there that is not
     strict JSON stays a text. Raises DataError, OutputError.
     """
-    schema = table.schema if isinstance(table, pa.Table) else schema_of(table)
+    schema, rows = _rows_of(table)
     values = [_values(field) for field in schema]
     with open_unless_same(target) as file:
-        for batch in table.to_batches() if isinstance(table, pa.Table) else batches(table):
+        for batch in rows:
             columns = [value(column.to_pylist()) for value, column in zip(values, batch.columns, strict=True)]
             for row in zip(*columns, strict=True):
                 file.write(json_bytes(dict(zip(schema.names, row, strict=True))) + b"\n")
@@ -182,19 +182,17 @@ _UNSAFE = re.compile(f"\r(?!\n)|(?!\r){UNSAFE}")  # a line break of two characte
 
 def write_csv(table: Path | pa.Table, target: Path) -> None:
     """Write a table, or that of a Parquet file, as CSV, row by row; left alone when nothing would change. Raises DataError, OutputError."""
-    if isinstance(table, pa.Table):
-        _write_csv(table.schema, table.to_batches(), target)
-    else:
-        _write_csv(schema_of(table), batches(table), target)
-
-
-def _write_csv(schema: pa.Schema, rows: Iterable[pa.RecordBatch], target: Path) -> None:
+    schema, rows = _rows_of(table)
     cells = [_cells(field.type) for field in schema]
     with open_unless_same(target) as file:
         file.write(BOM + _row([_quoted(name) for name in schema.names]))
         for batch in rows:
             columns = [cell(column.to_pylist()) for cell, column in zip(cells, batch.columns, strict=True)]
             file.write(b"".join(map(_row, zip(*columns, strict=True))))
+
+
+def _rows_of(table: Path | pa.Table) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    return (table.schema, table.to_batches()) if isinstance(table, pa.Table) else (schema_of(table), batches(table))
 
 
 def _row(cells: Any) -> bytes:
@@ -295,9 +293,7 @@ def export_report_tables(
         ],
     }
     for name, columns in _REPORT_TABLES.items():
-        schema = pa.schema(list(columns.items()))
-        table = pa.Table.from_pylist([{key: row.get(key) for key in columns} for row in rows[name]], schema=schema)
-        _write_csv(schema, table.to_batches(), target / f"{name}.csv")
+        write_csv(pa.Table.from_pylist(rows[name], schema=pa.schema(list(columns.items()))), target / f"{name}.csv")
     return [target / f"{name}.csv" for name in _REPORT_TABLES]
 
 

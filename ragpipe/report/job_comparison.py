@@ -275,15 +275,7 @@ def _score(method: str | None, name: str, group: Mapping[str, Any], scale: Mappi
 def _set_standings(
     rows: Sequence[dict[str, Any]], shared: Mapping[SharedKey, SharedQuestions], floors: Mapping[int, float]
 ) -> None:
-    """Set `standing` and the differences from the highest job.
-
-    Jobs are ranked among those that were judged in the same way (`ranked_with`): elsewhere a higher mean is a more lenient judge as
-    well as a better answer. `equal`: they have the same figures, so what was varied has no effect on this score. `behind`: worse than
-    the highest by the verdict of `decide_difference` on the questions' means, with a p-value that holds for all pairs of jobs
-    (Bonferroni): the highest of several is picked by chance too. `best`: all others are behind; else it and those that
-    are not behind are `not_separable`. Scores without a scale (counts) and jobs that share no question have no standing, and
-    so have those with a coverage under the floor (`floors`, by job): where one of them is not behind, no job is the best.
-    """
+    """Set `standing` and the differences from the highest job (docs/command-line.md), among jobs that were judged in the same way."""
     groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
     for row in rows:
         if row["mean"] is not None:
@@ -309,7 +301,7 @@ def _place(rows: Sequence[dict[str, Any]], shared: Mapping[SharedKey, SharedQues
     found = {job: figure for job, figure in figures.items() if figure is not None and figure.n}
     jobs = [row for row in rows if row["job"] in found and row["mean_score"] is not None]
     covered = [row for row in jobs if row["coverage"] is None or row["coverage"] >= floors[row["job"]]]
-    if len(covered) < 2:
+    if len(covered) < 2:  # a coverage under the floor has no standing; where such a job is not behind, none is the best
         return
     sign = 1 if covered[0]["higher_is_better"] else -1
     top = max(covered, key=lambda row: sign * (found[row["job"]].estimate.value or 0.0))

@@ -262,15 +262,11 @@ class RunCases:
                 searched.append(f"{(question or '')[:TEXT_MAX]}\n{(answer or '')[:TEXT_MAX]}".lower())
         return searched
 
-    def _iterations(self) -> list[int]:
-        """The iterations that the page is of; empty for a single one."""
-        numbers = list(self.metrics.get("iterations", ()))
-        return numbers if len(numbers) > 1 else []
-
     def _index(self, layout: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        iterations = list(self.metrics.get("iterations", ()))
         return {
             "run": self.run_id,
-            "iterations": self._iterations(),
+            "iterations": iterations if len(iterations) > 1 else [],
             "iteration": int(self.iteration.root.name.rpartition("-")[2]),
             **self.rows.index(),
             "columns": layout,
@@ -359,7 +355,6 @@ def _call(call: Mapping[str, Any], prompts: TextPool) -> dict[str, Any]:
         "c": call["computed"],
     }
     if "messages" in call:
-        value |= {"k": call["key"], "f": call["flags"]}
-        value |= {"p": [[role, prompts.number(text)] for role, text in call["messages"]]}
-        value |= {"r": [prompts.number(call["reply"])]}
+        asked = [[role, prompts.number(text)] for role, text in call["messages"]]
+        value |= {"k": call["key"], "f": call["flags"], "p": asked, "r": [prompts.number(call["reply"])]}
     return {name: part for name, part in value.items() if part not in (None, "", False, [])}

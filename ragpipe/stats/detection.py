@@ -235,12 +235,8 @@ def decide_kappa(
 def _labels_needed(
     kappa: Estimate, agreement: float, by_chance: float, effect: float, target: float, level: float
 ) -> int | None:
-    """The larger of what both intervals of kappa need; None where kappa is not above the target.
-
-    By the jackknife: n * ((z + z') * s / (1 - kappa^2) / (atanh(kappa) - atanh(target)))^2 with z' for the power. By the
-    mean agreement A, whose limit at the target is L = 1 - (1 - target) * E, with the design effect D:
-    D * ((z sqrt(L (1 - L)) + z' sqrt(A (1 - A))) / (A - L))^2.
-    """
+    """The larger of what both intervals of kappa need: after Fisher's z by the jackknife, and with the design effect by the mean agreement,
+    whose limit at the target is 1 - (1 - target) * E. None where kappa is not above the target."""
     value, error = kappa.value, kappa.error
     limit = 1 - (1 - target) * by_chance
     if value is None or error is None or value <= target or agreement <= limit:

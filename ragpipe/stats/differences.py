@@ -164,15 +164,9 @@ def _interval(rows: _Rows, span: float | None, level: float) -> tuple[Interval |
 
 
 def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:
-    """Mean difference and standard error with two questions added that changed by s, one up and one down.
-
-    Where almost nothing changed, the rows know almost nothing of what may happen (after Agresti and Min 2005). Each of the two
-    has w = sum of squared question sizes / n rows, as many as a question weighs. On a scale of 1: d' = n d / (n + 2w) and
-    V' = (G+2)/(G+1) * (sum over questions of (sum of d - d')^2 + w^2 ((s - d')^2 + (s + d')^2)) / (n + 2w)^2. The more questions
-    changed, the more they say of sizes: of K below 6 changed, by x at most, s = x^(K/6).
-    With half of that weight an interval of 30 rows in which nothing changed would exclude a drop of .05, which 21 % of such
-    samples do not show.
-    """
+    """Mean difference and standard error with two questions added, one up and one down, each with the weight `added` (d' and V' of
+    docs/statistics.md): where almost nothing changed, the rows know almost nothing of what may happen (after Agresti and Min 2005)."""
+    # with half of that weight 30 rows in which nothing changed would exclude a drop of .05, which 21 % of such samples do not show
     differences = rows.differences / span
     n, sizes = len(differences), np.bincount(rows.codes, minlength=rows.groups)
     added = float(np.sum(sizes * sizes)) / n
@@ -186,11 +180,7 @@ def _with_added_questions(rows: _Rows, span: float) -> tuple[float, float]:
 
 
 def _p_value(rows: _Rows) -> float:
-    """How often chance alone gives a mean difference at least so far from 0.
-
-    Up to 12 changed questions: the share of all their signs whose total is at least so far from 0 (exact sign-flip test,
-    Fisher 1935); for 0 and 1 with one row per question this is McNemar's exact test. Else Student's t.
-    """
+    """How often chance alone gives a mean difference at least so far from 0: the exact sign-flip test (Fisher 1935), or Student's t."""
     changed = len(rows.changed)
     if changed <= EXACT_UP_TO:
         signs = 1 - 2 * ((np.arange(2**changed)[:, None] >> np.arange(changed)) & 1)
