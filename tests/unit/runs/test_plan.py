@@ -1,4 +1,4 @@
-"""Questions that several metrics ask in the same words are planned once; and what a plan is held to before anything is spent."""
+"""Questions that several metrics ask in the same words are planned once; and what a plan is held to at first."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -98,9 +98,9 @@ def test_a_question_that_grows_by_its_template_is_too_long_in_the_plan_too(tmp_p
     assert "the variable question has 100,000 characters" in found.metrics[0].first_too_long
 
 
-@pytest.mark.parametrize(("calls", "stored", "fits"), [(0, False, True), (10, False, True), (11, False, False), (11, True, True)])
-def test_a_plan_starts_within_the_budget_of_live_calls(calls, stored, fits):
+@pytest.mark.parametrize(("n", "stored", "fits"), [(0, False, True), (10, False, True), (11, False, False), (11, True, True)])
+def test_a_plan_starts_within_the_budget_of_live_calls(n, stored, fits):
     transport = StoredTransportSettings() if stored else LiveTransportSettings()
     config = SimpleNamespace(judge=JudgeSettings.model_construct(max_calls=10), transport=transport)
     with nullcontext() if fits else pytest.raises(ConfigError, match="about 11 new calls"):
-        check_call_budget(SimpleNamespace(new_calls=calls), config)
+        check_call_budget(SimpleNamespace(new_calls=n), config)

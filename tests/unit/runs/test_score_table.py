@@ -124,11 +124,11 @@ def record(number: int, answer: str, *, question: str = "q", method: str = "defa
 
 
 def judged(
-    root: Path, metrics: Sequence[Metric], answers: Sequence[str], *, block: int, largest: int | None = None, on_error: str = "stop",
-    stops: bool = False,
+    root: Path, metrics: Sequence[Metric], answers: Sequence[str], *, block: int, largest: int | None = None,
+    on_error: str = "stop", stops: bool = False,
 ) -> tuple[JudgeStage, list[Slice]]:  # fmt: skip
-    """A run over these answers in blocks of that size, by slices of at most `largest` where it is given, and these slices. It ends
-    at its first change where it `stops`."""
+    """A run over these answers in blocks of that size, by slices of at most `largest` where it is given, and these slices. It
+    ends at its first change where it `stops`."""
     folder = RunFolder(root)
     folder.create()
     records = [record(i, answer) for i, answer in enumerate(answers)]

@@ -137,6 +137,7 @@ def test_the_same_as_scikit_learn(rows: list[tuple[int, int]]) -> None:
         assert auroc(labels, scores).value is balanced_accuracy(labels, verdicts).value is None
         return
     assert auroc(labels, scores).value == pytest.approx(metrics.roc_auc_score(labels, scores), abs=1e-12)
-    assert rates.estimate_sensitivity(labels, verdicts).value == pytest.approx(metrics.recall_score(labels, verdicts), abs=1e-12)
+    recall = metrics.recall_score(labels, verdicts)
+    assert rates.estimate_sensitivity(labels, verdicts).value == pytest.approx(recall, abs=1e-12)
     balanced = metrics.balanced_accuracy_score(labels, verdicts)
     assert balanced_accuracy(labels, verdicts).value == pytest.approx(balanced, abs=1e-12)

@@ -1,4 +1,4 @@
-"""McNemar's exact test and adjusted p-values: by hand, examples of the literature, scipy as an oracle, and what always holds."""
+"""McNemar's exact test and adjusted p-values: by hand, examples of the literature, scipy as an oracle, what always holds."""
 
 import pytest
 from hypothesis import given

@@ -182,8 +182,9 @@ NULL_CELLS = len(decisions.QUESTIONS) * len(decisions.NULLS)
 @pytest.mark.parametrize("cell", decisions.QUESTIONS, ids=str)
 def test_equal_systems_seldom_differ_and_the_interval_holds_the_truth(cell: tuple[int, bool]) -> None:
     """False alarms of any cell at most .07, coverage of any at least .92; on the mean .05 at most."""
+    unlike = (decisions.RATE_SAME, decisions.SHARES_SAME)
     nulls = [decisions.compare(cell, kind, 0.0, PAIRED, DECIDED_SEED) for kind in decisions.NULLS]
-    changed = [decisions.compare(cell, kind, -0.05, PAIRED, DECIDED_SEED) for kind in (decisions.RATE_SAME, decisions.SHARES_SAME)]
+    changed = [decisions.compare(cell, kind, -0.05, PAIRED, DECIDED_SEED) for kind in unlike]
     assert max(result.alarms for result in nulls) <= 0.07 + beyond(0.07, PAIRED, NULL_CELLS)
     assert np.mean([result.alarms for result in nulls]) <= 0.05 + beyond(0.05, PAIRED * 4)
     assert min(result.covered for result in (*nulls, *changed)) >= 0.92 - beyond(0.92, PAIRED, NULL_CELLS)
@@ -221,7 +222,7 @@ def test_verdicts_on_normal_differences() -> None:
 def test_gates_against_a_baseline(n: int) -> None:
     """A/A blocks at most 5 % of runs in every cell; what is found at n = 300; a drop of just max_drop passes at most 5 %."""
     for kind in decisions.GATED:
-        null, tolerated, dropped = (decisions.compare((n, False), kind, -drop, PAIRED, DECIDED_SEED) for drop in (0.0, 0.05, 0.1))
+        null, tolerated, dropped = (decisions.compare((n, False), kind, -by, PAIRED, DECIDED_SEED) for by in (0.0, 0.05, 0.1))
         for max_drop in (0.02, 0.05):
             assert null.drops[max_drop].get("failed", 0) <= 0.037 + beyond(0.037, PAIRED, 30)
         assert tolerated.drops[0.05].get("passed", 0) <= 0.05 + beyond(0.05, PAIRED, 30)
