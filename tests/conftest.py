@@ -57,7 +57,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     text = collection_path.read_text("utf-8")
     all_slow = _SLOW_MODULE in text or rooms.room_of(collection_path) == "slow"
     asked = config.option.markexpr
-    return (asked == "not slow" and all_slow) or (asked.startswith("slow") and not all_slow and "mark.slow" not in text) or None
+    only_slow = asked.startswith("slow") and " or " not in asked
+    return (asked == "not slow" and all_slow) or (only_slow and not all_slow and "mark.slow" not in text) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,7 +22,7 @@ from ragpipe.stats.difference_verdict import DifferenceVerdict, decide_together
 from ragpipe.stats.differences import independent_difference
 from ragpipe.stats.intervals import Interval
 from ragpipe.stats.noise_floor import noise_floor
-from ragpipe.store.run_folder import RunFolder
+from ragpipe.store.run_folder import HistoryRun
 from ragpipe.store.run_tables import read_json
 
 SCORE, FAILURE_MODE = "score", "failure_mode"
@@ -76,13 +76,6 @@ HISTORY = pa.schema(
         )
     ]
 )
-
-
-class HistoryRun(NamedTuple):
-    """A scored run of a history."""
-
-    folder: RunFolder
-    manifest: Mapping[str, Any]
 
 
 Measure = tuple[str, str]

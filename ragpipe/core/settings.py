@@ -10,7 +10,7 @@ from typing import Annotated, Any, Protocol, TypeVar, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragpipe.core.digest import DIGEST
-from ragpipe.core.errors import Problem
+from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.text import shorten
 
 M = TypeVar("M", bound=BaseModel)
@@ -247,3 +247,35 @@ def _plain(value: Any) -> Any:
         items = [_plain(item) for item in value]
         return sorted(items, key=str) if isinstance(value, set | frozenset) else items
     return value
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def task_settings(
+    settings_class: type[SettingsT],
+    plain: Mapping[str, Any],
+    origins: ConfigOrigins,
+    *,
+    title: str,
+    section: str = "",
+    known_problems: Iterable[Problem] = (),
+) -> SettingsT:
+    """The settings of a task, from its top-level keys or from the section of this name; `known_problems` are reported with
+    theirs. Raises ConfigError."""
+    problems = list(known_problems)
+    values = plain.get(section, {}) if section else own_values(settings_class, plain)
+    settings = validated(settings_class, values, section, origins, problems)
+    if settings is None or problems:
+        raise ConfigError(title, problems)
+    return settings
+
+
+def own_values(settings_class: type[Settings], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the composed configuration that these settings read; a task ignores all other keys."""
+    return {key: plain[key] for key in setting_keys(settings_class) if key in plain}
+
+
+def setting_keys(settings_class: type[Settings]) -> tuple[str, ...]:
+    """The keys of these settings, as they are written in YAML."""
+    return tuple(field.alias or name for name, field in settings_class.model_fields.items())

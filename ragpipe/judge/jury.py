@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -16,8 +16,10 @@ from ragpipe.core.sample import CaseKey
 from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.core.settings import NotInIdentity, Settings
 from ragpipe.judge.question import AnyJudge
-from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.settings import BudgetSettings, JudgeSettings
+
+if TYPE_CHECKING:
+    from ragpipe.judge.session import JudgeSession
 
 Aggregation = Literal["majority", "mean", "median", "min"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ragpipe.comparison.drop_gates import GateCase, worst_cases
 from ragpipe.comparison.headline import signed_text
-from ragpipe.comparison.history import SCORE, HistoryRun, ScoreDrop, run_drops
+from ragpipe.comparison.history import SCORE, ScoreDrop, run_drops
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.comparison.side import Side, opened_side
 from ragpipe.core.errors import DataError, Problem
@@ -22,7 +22,7 @@ from ragpipe.runs.manifest import checked_manifest
 from ragpipe.runs.run_list import find_named_run, scored_runs
 from ragpipe.runs.settings import RunConfig
 from ragpipe.store.files import append_lines, read_lines
-from ragpipe.store.run_folder import LATEST, RunFolder
+from ragpipe.store.run_folder import LATEST, HistoryRun, RunFolder
 from ragpipe.store.run_tables import read_json
 
 _CASES = 3  # the worst ones, that an alert names

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.resources import prompts_dir
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, SettingsT, setting_keys, task_settings
 from ragpipe.core.yaml_files import FastLoader, check_yaml, key_path, lines_of
 from ragpipe.judge.jury import JurySettings
 from ragpipe.judge.prompt_library import PromptLibrary
@@ -263,9 +263,6 @@ def _copy_key(target: dict[str, Any], path: list[str], source: Any) -> None:
         target.pop(last, None)
 
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
-
-
 class FinishedRunKeys(Settings):
     """The keys of a task over a finished run, beside its own. `Keys` of a task's module are all that its YAML may have."""
 
@@ -330,32 +327,3 @@ def unnamed_judge(finished: FinishedRun, origins: ConfigOrigins, *, without_a_ca
         "a judge that you name: addresses and names of keys are never taken from a run folder",
         f"judge=llm judge.model=... (and judge.api_base, judge.api_key_env), or {without_a_call} for no call",
     )
-
-
-def task_settings(
-    settings_class: type[SettingsT],
-    plain: Mapping[str, Any],
-    origins: ConfigOrigins,
-    *,
-    title: str,
-    section: str = "",
-    known_problems: Iterable[Problem] = (),
-) -> SettingsT:
-    """The settings of a task, from its top-level keys or from the section of this name; `known_problems` are reported with
-    theirs. Raises ConfigError."""
-    problems = list(known_problems)
-    values = plain.get(section, {}) if section else own_values(settings_class, plain)
-    settings = validated(settings_class, values, section, origins, problems)
-    if settings is None or problems:
-        raise ConfigError(title, problems)
-    return settings
-
-
-def own_values(settings_class: type[Settings], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the composed configuration that these settings read; a task ignores all other keys."""
-    return {key: plain[key] for key in setting_keys(settings_class) if key in plain}
-
-
-def setting_keys(settings_class: type[Settings]) -> tuple[str, ...]:
-    """The keys of these settings, as they are written in YAML."""
-    return tuple(field.alias or name for name, field in settings_class.model_fields.items())

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from ragpipe.comparison.history import HistoryRun
 from ragpipe.core.errors import DataError, FormatMismatch, Problem, RagpipeError
 from ragpipe.core.score import judge_name
 from ragpipe.core.settings import ConfigOrigins
 from ragpipe.core.usage import Usage
-from ragpipe.report.history_page import RunLine, runs_markdown
+from ragpipe.report.run_list_page import RunLine, runs_markdown
 from ragpipe.report.styled_text import is_recorded, price, share_below_one, whole
 from ragpipe.runs.identity import run_differences
 from ragpipe.runs.manifest import COMPLETE, FROZEN, INCOMPLETE, JUDGED, checked_manifest, read_manifest, scored_iterations
@@ -24,7 +23,7 @@ from ragpipe.score.aggregate import LOST, coverage
 from ragpipe.score.gate_results import trust_words
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.places import is_remote
-from ragpipe.store.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, RunFolder
+from ragpipe.store.run_folder import COMPARISONS, LATEST, RUN_ID, RUNS, SWEEPS, HistoryRun, RunFolder
 from ragpipe.store.run_tables import check_sealed, read_columns, read_json
 
 LISTED = 200  # runs of a name; each of them is read at the end of every evaluation

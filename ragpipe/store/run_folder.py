@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
 from ragpipe.core.version import FORMAT, format_mismatch
@@ -273,3 +274,10 @@ def manifest_of(path: Path) -> dict[str, Any]:
         )
     check_sealed_manifest(path, manifest)
     return manifest
+
+
+class HistoryRun(NamedTuple):
+    """A scored run of a history."""
+
+    folder: RunFolder
+    manifest: Mapping[str, Any]

@@ -10,14 +10,13 @@ from pydantic import Field
 
 from ragpipe.comparison.settings import CompareSettings
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings, validated
 from ragpipe.report.comparison_summary import headline_table, mode_rows, mode_table, shown_modes, summary_lines, title_line
 from ragpipe.report.console import Console
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import plural, wrapped
 from ragpipe.report.terminal import print_table
 from ragpipe.runs.comparison_files import ComparedRuns, compared_runs, write_comparison
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.preference_run import ask_for_preference, open_preference
 from ragpipe.runs.run_list import EXPECTED, run_of_task
 from ragpipe.runs.spec import RunSpec

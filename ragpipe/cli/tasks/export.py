@@ -12,10 +12,10 @@ from pydantic_core import PydanticKnownError
 
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings, validated
 from ragpipe.report.console import Console
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.finished_run import read_config, task_settings
+from ragpipe.runs.finished_run import read_config
 from ragpipe.runs.manifest import checked_manifest, scored_iterations, seal_added
 from ragpipe.runs.run_list import EXPECTED, check_unmodified, run_of_task
 from ragpipe.runs.write_reports import write_report_files

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from ragpipe.cli.option_files import start_text, write_new
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
-from ragpipe.runs.finished_run import task_settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 
 if TYPE_CHECKING:
     from ragpipe.report.console import Console

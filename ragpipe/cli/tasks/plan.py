@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragpipe.cli.plan_report import plan_document, print_answer, print_live, print_metrics
 from ragpipe.cli.profile_report import data_report, print_profile
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.metrics.needs import need_of
 from ragpipe.report.console import Console
@@ -23,7 +23,6 @@ from ragpipe.runs.calibration_states import scoring_warnings
 from ragpipe.runs.case_sources import DatasetSource
 from ragpipe.runs.collected_outputs import unknown_methods
 from ragpipe.runs.data_profile import DataProfile, times_are_known
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.identity import RunData, identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
 from ragpipe.runs.load_dataset import load_dataset, load_samples

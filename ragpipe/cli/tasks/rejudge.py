@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.metrics.base import computed_scores
 from ragpipe.report.agreement_report import agreement_report
 from ragpipe.report.console import Console
@@ -19,7 +19,7 @@ from ragpipe.report.terminal import print_report
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.comparison_files import compare_runs
 from ragpipe.runs.evaluation import Evaluation
-from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, task_settings, unnamed_judge
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunKeys, FinishedRunTask, open_run, unnamed_judge
 from ragpipe.runs.spec import RejudgePolicy, RunSpec, StoredRejudgePolicy
 from ragpipe.runs.write_reports import seal_pages
 from ragpipe.store.files import json_unless_same

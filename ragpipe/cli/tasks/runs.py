@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.report.console import Console
-from ragpipe.report.history_page import RunLine, run_list_notes, run_list_table, runs_markdown
+from ragpipe.report.run_list_page import RunLine, run_list_notes, run_list_table, runs_markdown
 from ragpipe.report.styled_text import plural, wrapped
 from ragpipe.report.terminal import print_table
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.run_list import chosen_name, list_runs, named_folders
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.run_folder import RUNS

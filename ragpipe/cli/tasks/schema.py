@@ -20,13 +20,12 @@ from ragpipe.core import registry
 from ragpipe.core.errors import OutputError, Problem
 from ragpipe.core.registry import option_files
 from ragpipe.core.score import LabelQuestion
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean, setting_keys, task_settings
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.judge.jury import JurySettings
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path, metric_class
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.finished_run import setting_keys, task_settings
 from ragpipe.runs.settings import RUN_KEYS, RunConfig, StoreSettings, TopSettings
 from ragpipe.score.settings import ScoringSettings
 

@@ -10,11 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ragpipe.core.errors import ConfigError, DataError, FormatMismatch, Problem, RagpipeError
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, validated
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, own_values, setting_keys, validated
 from ragpipe.core.usage import Usage
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import price, whole
-from ragpipe.runs.finished_run import own_values, setting_keys
 from ragpipe.runs.manifest import COMPLETE, read_manifest
 from ragpipe.runs.run_list import all_runs, find_named_run
 from ragpipe.runs.settings import StoreSettings

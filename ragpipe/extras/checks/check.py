@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragpipe.core.errors import ConfigError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, SettingsT, task_settings
 from ragpipe.core.version import FORMAT
 from ragpipe.metrics.base import Metric
 from ragpipe.report.charts import Marks, MeanRow, ShareRow, axis_limit, mean_table, share_table
@@ -33,7 +33,7 @@ from ragpipe.report.section_page import write_sections
 from ragpipe.report.styled_text import percent_with_interval, percentage, whole
 from ragpipe.report.terminal import print_report
 from ragpipe.runs.evaluation import Evaluation
-from ragpipe.runs.finished_run import FinishedRun, FinishedRunTask, SettingsT, open_run, task_settings, unnamed_judge
+from ragpipe.runs.finished_run import FinishedRun, FinishedRunTask, open_run, unnamed_judge
 from ragpipe.runs.manifest import scored_iterations
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import RejudgePolicy, RunSpec

@@ -13,11 +13,10 @@ from pydantic import Field
 
 from ragpipe.core.digest import sha256
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.extras.objects.publish import MANIFEST, SEAL, local_digest
 from ragpipe.extras.objects.remote_files import file_system, read_bytes
 from ragpipe.report.console import Console
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.store.files import atomic_write
 from ragpipe.store.places import address_below, address_fault, is_remote, name_of, parent_of
 from ragpipe.store.run_folder import LATEST, RUN_ID, RunFolder

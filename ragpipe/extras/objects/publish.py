@@ -15,10 +15,10 @@ from pydantic import Field, field_validator
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, DataError, OutputError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, task_settings
 from ragpipe.extras.objects.remote_files import file_system, read_bytes
 from ragpipe.report.console import Console
-from ragpipe.runs.finished_run import FinishedRunKeys, task_settings
+from ragpipe.runs.finished_run import FinishedRunKeys
 from ragpipe.runs.manifest import checked_manifest
 from ragpipe.runs.run_list import run_of_task
 from ragpipe.store.folder_lock import FolderLock

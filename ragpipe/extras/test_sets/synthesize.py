@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.resources import data_path
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.data.markdown import Document, read_documents
 from ragpipe.extras.test_sets.answered_cases import silent_conflicts
 from ragpipe.extras.test_sets.drafts import QuestionDraw
@@ -26,7 +26,6 @@ from ragpipe.extras.test_sets.source_documents import SourceDocuments
 from ragpipe.extras.test_sets.template_cases import Record, template_cases
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.report.console import Console
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.own_questions import OpenJudge, OwnQuestions
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import validate_without_metrics

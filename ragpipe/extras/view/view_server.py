@@ -27,7 +27,7 @@ from markupsafe import Markup
 from pydantic import Field
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
-from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings
+from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.core.text import escape_unprintable
 from ragpipe.extras.view.index_document import index_document, index_page, progress_document
 from ragpipe.extras.view.listed_run import ListedRun
@@ -40,7 +40,6 @@ from ragpipe.report.console import Console
 from ragpipe.report.label_page import label_script
 from ragpipe.report.page_file import content_hash, page_html
 from ragpipe.report.run_page import report_script
-from ragpipe.runs.finished_run import task_settings
 from ragpipe.runs.run_list import find_named_run
 from ragpipe.store.files import json_bytes
 

@@ -14,7 +14,7 @@ from ragpipe.cli.tasks.schema import task_keys
 from ragpipe.core import registry
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.resources import prompts_dir
-from ragpipe.runs.finished_run import setting_keys
+from ragpipe.core.settings import setting_keys
 from ragpipe.testing.openai_server import serving
 from tests.support.broken_configs import CASES, Broken
 from tests.support.harness import arguments, write_cases
