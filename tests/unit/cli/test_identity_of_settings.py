@@ -32,53 +32,36 @@ NEEDED: dict[type[Settings], dict[str, Any]] = {
 }
 SHA = "a" * 64
 PRICE = {"input": 1.0, "output": 2.0}
-OTHERS: dict[tuple[type[Settings], str], Any] = {
-    (ScoringSettings, "wanted_cases"): {"edge_cases": 20},
-    (DatasetSettings, "format"): "csv",
-    (DatasetSettings, "files"): {"main": "b.jsonl"},
-    (DatasetSettings, "join"): {"texts": {"file": "t.jsonl", "by": "id", "key": "id"}},
-    (DatasetSettings, "split"): {"hits": {"text": "text", "pattern": "-"}},
-    (DatasetSettings, "explode"): {"one": "answers"},
-    (DatasetSettings, "fields"): {"id": "n", "question": "q"},
-    (DatasetSettings, "filter"): "answerable",
-    (DatasetSettings, "records"): "data",
-    (DatasetSettings, "delimiter"): ";",
-    (ScoringSettings, "level"): 0.9,
-    **{(kind, name): SHA for name in ("weights", "tokenizer") for kind in EMBEDDERS.values() if name in kind.model_fields},
-    (DatasetSettings, "sample"): {"n": 5},
-    (DatasetSettings, "group"): {"by": "query", "as": "rows"},
-    (DatasetSettings, "nan"): None,
-    (DatasetSettings, "empty"): None,
-    (DatasetSettings, "sha256"): SHA,
-    (ReportSettings, "alerts"): {"file": "alerts.jsonl"},
-    **{(SYSTEMS[kind], "params"): {"k": 5} for kind in ("python", "http")},
-    **{(SYSTEMS[kind], "methods"): {"a": {"version": "2"}} for kind in ("python", "http")},
-    **{(kind, "budget"): {"calls": 5} for kind in (*SYSTEMS.values(), *JUDGES.values(), *EMBEDDERS.values()) if "budget" in kind.model_fields},
-    (PythonSystem, "callable"): "mine:other",
-    (HttpSystem, "url"): "http://127.0.0.1:2/ask",
-    (HttpSystem, "body"): {"q": "question"},
-    (HttpSystem, "fields"): {"answer": "text"},
-    (JUDGES["llm"], "model"): "openai/gpt-4o-2024-08-06",
-    (JUDGES["llm"], "client"): "litellm",
-    (JUDGES["llm"], "api_key_env"): "MY_KEY",
-    (JUDGES["llm"], "seed"): 7,
-    (JUDGES["llm"], "reasoning"): True,
-    (JUDGES["llm"], "capabilities"): {"context_tokens": 8192},
-    (ScoringSettings, "weights"): {"faithfulness": 0.7},
-    (ScoringSettings, "thresholds"): {"faithfulness": 0.7},
-    (ScoringSettings, "passes_with"): {"faithfulness": ["correctness"]},
-    (ScoringSettings, "composites"): {"mine": {"weights": {"faithfulness": 1.0}}},
-    (ScoringSettings, "gates"): {"mine": {"score": "faithfulness", "min": 0.5}},
-    (ScoringSettings, "failure_modes"): {"mine": {"score": "faithfulness", "below": 0.5}},
-    (ScoringSettings, "failure_items"): {"hallucination": None},
-    (ScoringSettings, "diagnosis"): {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "message": "Low."}},
-    (ScoringSettings, "low_scores"): {"by": ["method"]},
-    (TopSettings, "name"): "other",
-    (TopSettings, "publish"): "s3://bucket/runs",
-    (StoreSettings, "url"): "postgresql://user@host/database",
+OTHERS: dict[type[Settings], dict[str, Any]] = {
+    DatasetSettings: {
+        "format": "csv", "files": {"main": "b.jsonl"}, "join": {"texts": {"file": "t.jsonl", "by": "id", "key": "id"}},
+        "split": {"hits": {"text": "text", "pattern": "-"}}, "explode": {"one": "answers"}, "fields": {"id": "n", "question": "q"},
+        "filter": "answerable", "records": "data", "delimiter": ";", "sample": {"n": 5}, "group": {"by": "query", "as": "rows"},
+        "nan": None, "empty": None, "sha256": SHA,
+    },
+    ScoringSettings: {
+        "wanted_cases": {"edge_cases": 20}, "level": 0.9, "weights": {"faithfulness": 0.7}, "thresholds": {"faithfulness": 0.7},
+        "passes_with": {"faithfulness": ["correctness"]}, "composites": {"mine": {"weights": {"faithfulness": 1.0}}},
+        "gates": {"mine": {"score": "faithfulness", "min": 0.5}}, "failure_modes": {"mine": {"score": "faithfulness", "below": 0.5}},
+        "failure_items": {"hallucination": None}, "low_scores": {"by": ["method"]},
+        "diagnosis": {"mine": {"when": {"score": "faithfulness", "below": 0.5}, "message": "Low."}},
+    },
+    PythonSystem: {"callable": "mine:other", "params": {"k": 5}, "methods": {"a": {"version": "2"}}},
+    HttpSystem: {
+        "url": "http://127.0.0.1:2/ask", "body": {"q": "question"}, "fields": {"answer": "text"}, "params": {"k": 5},
+        "methods": {"a": {"version": "2"}},
+    },
+    JUDGES["llm"]: {
+        "model": "openai/gpt-4o-2024-08-06", "client": "litellm", "api_key_env": "MY_KEY", "seed": 7, "reasoning": True,
+        "capabilities": {"context_tokens": 8192},
+    },
+    ReportSettings: {"alerts": {"file": "alerts.jsonl"}}, TopSettings: {"name": "other", "publish": "s3://bucket/runs"},
+    StoreSettings: {"url": "postgresql://user@host/database"},
 }  # fmt: skip
+ANYWHERE = {"weights": SHA, "tokenizer": SHA, "budget": {"calls": 5}}
+"""The other value of a field of this name in any system, judge or embedder."""
 MAPPED = {"fields": {"id": "n", "question": "q"}}
-BESIDE: dict[tuple[type, str], dict[str, object]] = {**{(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")}}
+BESIDE = {(DatasetSettings, name): MAPPED for name in ("group", "join", "split", "explode")}
 """What else the section must have for the field to be set at all."""
 SAME_HERE = {
     (JUDGES["llm"], "revision"): "names the weights of a server of one's own",
@@ -94,19 +77,13 @@ SAME_HERE = {
 }  # fmt: skip
 """Fields with a test of their own below, or of which the identity says another part, and why."""
 if detector := JUDGES.get("detector"):
-    OTHERS |= {
-        (detector, "files"): SHA, (detector, "model"): "owner/other", (detector, "revision"): "b" * 40, (detector, "device"): "cpu",
-    }  # fmt: skip
+    OTHERS[detector] = {"files": SHA, "model": "owner/other", "revision": "b" * 40, "device": "cpu"}
     SAME_HERE[detector, "path"] = "its files are hashed"
     BESIDE[detector, "family"] = {"model": "owner/other"}
 if "litellm" in EMBEDDERS:
     provider, local = EMBEDDERS["litellm"], EMBEDDERS["sentence_transformers"]
     NEEDED[provider] = {"kind": "litellm", "model": "openai/text-embedding-3-small", "allow_unpinned": True}
-    OTHERS |= {
-        (provider, "model"): "openai/text-embedding-3-large",
-        (provider, "api_key_env"): "MY_KEY",
-        (provider, "allow_unpinned"): True,
-    }
+    OTHERS[provider] = {"model": "openai/text-embedding-3-large", "api_key_env": "MY_KEY", "allow_unpinned": True}
     SAME_HERE |= {(provider, name): "as the judge's" for name in ("revision", "api_base", "endpoint")}
     SAME_HERE[local, "path"] = "its files are hashed"
 NEVER = {
@@ -190,8 +167,10 @@ def test_an_option_makes_another_run_just_when_it_can_change_a_number(section, k
         pytest.skip("no extra opens a database")
     needed = NEEDED.get(kind, {})
     before = needed.get(name, None if field.is_required() else field.get_default(call_default_factory=True))
-    value = OTHERS[kind, name] if (kind, name) in OTHERS else other(field.annotation, before)
-    assert value != before or (kind, name) in OTHERS
+    beyond = kind in {*SYSTEMS.values(), *JUDGES.values(), *EMBEDDERS.values()}
+    given = (ANYWHERE if beyond else {}) | OTHERS.get(kind, {})
+    value = given[name] if name in given else other(field.annotation, before)
+    assert value != before or name in given
     beside = BESIDE.get((kind, name), {})
     unchanged = named(config(section, kind, **beside)) if beside else named_by_default(section, kind)
     same = unchanged == named(config(section, kind, **{**beside, field.alias or name: value}))
@@ -265,35 +244,23 @@ def test_a_shipped_class_that_moves_changes_no_run(name, monkeypatch):
     assert run_of(metric) == before
 
 
-def test_no_two_shipped_classes_have_the_same_identity():
+def test_shipped_classes_have_identities_of_their_own_that_hold_no_module():
     classes = {type(shipped_metric(name)) for name in SHIPPED_METRICS}
     assert len({class_path(metric_class) for metric_class in classes}) == len(classes) > 20
+    for name in SHIPPED_METRICS:
+        assert "ragpipe." not in str(metric_identity(shipped_metric(name))), name
 
 
-def test_another_class_under_the_same_name_is_another_run():
-    metric = shipped_metric("scope_miss")
-    twin = type("TwinMetric", (type(metric),), {"__module__": type(metric).__module__})
-    assert run_of(twin.model_validate(metric.model_dump())) != run_of(metric)
-
-
-def test_the_same_class_under_two_names_is_two_runs():
-    metric = shipped_metric("scope_miss")
-    assert run_of(metric.model_copy(update={"name": "another_name"})) != run_of(metric)
-
-
-def test_another_version_of_a_shipped_class_is_another_run(monkeypatch):
+def test_another_class_name_or_version_of_a_metric_is_another_run(monkeypatch):
     before = run_of(metric := shipped_metric("scope_miss"))
+    twin = type("TwinMetric", (type(metric),), {"__module__": type(metric).__module__})
+    assert run_of(twin.model_validate(metric.model_dump())) != before
+    assert run_of(metric.model_copy(update={"name": "another_name"})) != before
     monkeypatch.setattr(type(metric), "version", metric.version + 1)
     assert run_of(metric) != before
 
 
-def test_a_users_class_is_named_by_its_dotted_path(monkeypatch):
+def test_a_users_class_is_named_by_its_dotted_path():
     metric_class = type(shipped_metric("scope_miss"))
-    users = type("OwnMetric", (metric_class,), {"__module__": "mine.metrics"})
-    moved = type("OwnMetric", (metric_class,), {"__module__": "mine.moved"})
-    assert [class_path(users), class_path(moved)] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]
-
-
-def test_the_identity_of_a_shipped_metric_holds_no_module():
-    for name in SHIPPED_METRICS:
-        assert "ragpipe." not in str(metric_identity(shipped_metric(name))), name
+    own = [type("OwnMetric", (metric_class,), {"__module__": module}) for module in ("mine.metrics", "mine.moved")]
+    assert [class_path(users) for users in own] == ["mine.metrics.OwnMetric", "mine.moved.OwnMetric"]

@@ -52,9 +52,7 @@ DOUBTED = [
 
 
 def write(path, contents):
-    if isinstance(contents, str):
-        text = contents
-    elif path.suffix == ".csv":
+    if path.suffix == ".csv":
         with io.StringIO(newline="") as stream:
             writer = csv.DictWriter(stream, list(contents[0]))
             writer.writeheader()
@@ -71,9 +69,8 @@ def write(path, contents):
 @pytest.mark.parametrize(("name", "contents", "chunks", "references"), [
     pytest.param(*row, id=row[0], marks=[pytest.mark.slow] * row[0].endswith(".csv")) for row in READ
 ])  # fmt: skip
-def test_a_shape_is_read(tmp_path, monkeypatch, name, contents, chunks, references):
-    monkeypatch.chdir(tmp_path)
-    start = start_from(write(tmp_path / name, contents), tmp_path / "folder")
+def test_a_shape_is_read(here, name, contents, chunks, references):
+    start = start_from(write(here / name, contents), here / "folder")
     assert start.folder.is_runnable, (start.misfit, start.to_fill_in)
     case = start.reading.probe[0]
     assert (case.sample.question, case.output.answer) == (Q, A)
@@ -88,9 +85,8 @@ def test_lists_of_other_lengths_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "contents", "said"), DOUBTED, ids=[row[0] for row in DOUBTED])
-def test_what_only_a_person_can_tell_is_asked(tmp_path, monkeypatch, name, contents, said):
-    monkeypatch.chdir(tmp_path)
-    start = start_from(write(tmp_path / name, contents), tmp_path / "folder")
+def test_what_only_a_person_can_tell_is_asked(here, name, contents, said):
+    start = start_from(write(here / name, contents), here / "folder")
     assert not start.folder.is_runnable
     assert said in " ".join(start.to_fill_in)
 
@@ -101,16 +97,14 @@ def test_what_only_a_person_can_tell_is_asked(tmp_path, monkeypatch, name, conte
     ({"answer": {"value": "six", "aliases": ["six", "6"]}}, ["six", "6"]), ({"gold_answer": "six"}, ["six"]),
     ({"answers": [6, 18]}, ["6", "18"]),
 ])  # fmt: skip
-def test_questions_with_right_answers_alone_are_for_a_system(tmp_path, monkeypatch, row, references):
-    monkeypatch.chdir(tmp_path)
-    start = start_from(write(tmp_path / "d.jsonl", [{"question": Q, **row}]), tmp_path / "folder")
+def test_questions_with_right_answers_alone_are_for_a_system(here, row, references):
+    start = start_from(write(here / "d.jsonl", [{"question": Q, **row}]), here / "folder")
     assert not start.folder.is_runnable
     assert next(field.value for field in start.first if field.field == "references") == references
 
 
 @pytest.mark.slow
-def test_each_file_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_each_file_has_a_folder_of_its_own(here):
     files = [Path(name) for name in ("数据.jsonl", "报告.jsonl", "a/d.jsonl", "b/d.jsonl", "données.csv", "a=b.jsonl", "nan.jsonl")]
     folders = []
     for file in files:

@@ -38,6 +38,7 @@ def _options():
 
 
 ALL_METRICS = list(option_files("metrics"))
+YAMLS = [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))]
 
 
 def _words(option):
@@ -58,13 +59,6 @@ def test_all_metrics_compose_together():
     assert len(compose(["dataset=demo", f"metrics=[{','.join(ALL_METRICS)}]", GIVEN["metrics.recorded"]]).metrics) >= len(ALL_METRICS)
 
 
-DEFAULT = {"experiment/quickstart", "experiment/trec", "experiment/expertqa", "judge/rules", "judge/llm"}
-
-
-def _marked(option):  # one composition costs 0.2 s: most stand with the slow tests
-    return option if option in DEFAULT else pytest.param(option, marks=pytest.mark.slow)
-
-
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory):
     """The folder in which `outputs/run/latest` is a finished run, for the tasks over one."""
@@ -77,7 +71,7 @@ def finished_run(tmp_path_factory):
 
 @pytest.mark.thorough(tried=20)
 @pytest.mark.slow
-@pytest.mark.parametrize("option", [_marked(option) for option in _options()])
+@pytest.mark.parametrize("option", _options())
 def test_composes_and_validates(option, finished_run, monkeypatch):
     monkeypatch.chdir(finished_run)
     words = ["task=store"] if option == "task/store" else _words(option)  # it is about no run: other keys are misspelt ones
@@ -103,9 +97,7 @@ def test_composes_and_validates(option, finished_run, monkeypatch):
     assert config is not None
 
 
-@pytest.mark.parametrize(
-    "file", [file for folder in option_folders() for file in sorted(folder.rglob("*.yaml"))], ids=lambda p: "/".join(p.parts[-2:])
-)
+@pytest.mark.parametrize("file", YAMLS, ids=lambda path: "/".join(path.parts[-2:]))
 def test_every_yaml_opens_with_a_comment_that_says_how_to_use_it(file):
     lines = file.read_text(encoding="utf-8").splitlines()
     comments = [line for line in lines[:8] if line.startswith("#") and "@package" not in line]
@@ -121,8 +113,7 @@ def test_the_primary_lists_no_overlay():
 
 
 @pytest.mark.slow
-def test_identity_leaves_out_what_cannot_change_a_number(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_identity_leaves_out_what_cannot_change_a_number(here):
     base = ["dataset=demo", "metrics=[retrieval]", "judge=llm", "judge.model=openai/gpt-4o-mini-2024-07-18"]
     one = compose(base).identity()
     same = ["output_dir=elsewhere", "iterations=3", "name=other", "transport=stored", "judge.concurrency=2",
@@ -152,12 +143,8 @@ def test_a_pack_weighs_its_priorities_most(pack):
     given = {spec.name for metric in config.metrics.values() for spec in metric.scores()}
     assert set(weights) <= given, "a weight on a score that no metric of the pack gives"
     assert {gate.score for gate in config.scoring.gates.values()} <= given
-
-
-@pytest.mark.slow
-def test_financial_and_legal_answers_name_the_source_of_a_quote():
-    config = compose(["dataset=demo", "+mode=pack_financial_legal"])
-    assert config.metrics["source_policy"].attribution == "required"  # type: ignore[attr-defined]
+    names_sources = getattr(config.metrics.get("source_policy"), "attribution", "") == "required"
+    assert names_sources or pack != "financial_legal", "its answers name the source of a quote"
 
 
 # rag-evaluation-framework.md: 4.2 stages and weights, 3.4 tiers, 4.3 thresholds, 9.1 success criteria, 4.2 categories
@@ -195,9 +182,8 @@ def test_the_pack_of_the_framework_is_what_its_document_says():
     policy = gates["reject_policy_compliance"]
     assert (policy.score, policy.min, policy.where) == ("policy_compliance", 0.95, {"category": "should_reject_policy"})
     assert scoring.wanted_cases == WANTED
-    assert {"false_rejection", "training_cutoff_excuse", "unsupported_claim", "policy_violation", "irrelevant_answer"} <= set(
-        scoring.failure_modes
-    )
+    modes = {"false_rejection", "training_cutoff_excuse", "unsupported_claim", "policy_violation", "irrelevant_answer"}
+    assert modes <= set(scoring.failure_modes)
 
 
 IN_A_LOG = {"answer", "contexts", "citations", "contexts[].policy"}
@@ -233,11 +219,8 @@ def test_a_full_evaluation_has_every_metric_that_needs_nothing_but_labels():
 def test_a_regression_gate_has_one_limit_and_asks_no_judge(words, limit):
     config = compose(["dataset=demo", "+mode=regression_gate", *words])
     assert not [name for name, metric in config.metrics.items() if metric.prompts()]
-    gates = config.scoring.active_gates()
-    assert {name: (gate.min, gate.tier) for name, gate in gates.items()} == {
-        "policy_compliance": (limit, "critical"),
-        "rejection_calibration": (limit, "critical"),
-    }
+    gates = {name: (gate.min, gate.tier) for name, gate in config.scoring.active_gates().items()}
+    assert gates == dict.fromkeys(("policy_compliance", "rejection_calibration"), (limit, "critical"))
 
 
 @pytest.mark.slow
@@ -296,12 +279,8 @@ ROWS = sections()
 @pytest.mark.parametrize(("option", "section", "model"), ROWS, ids=[f"{row[0]}-{row[2].__name__}" for row in ROWS])
 def test_a_repeated_default_is_that_of_the_class(option, section, model):
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    repeated = {
-        key: (value, default(fields[key]))
-        for key, value in section.items()
-        if key in fields and not fields[key].is_required() and (option, key) not in CHOICES
-    }
-    assert {key: pair for key, pair in repeated.items() if pair[0] != pair[1]} == {}
+    repeated = {key for key in section if key in fields and not fields[key].is_required() and (option, key) not in CHOICES}
+    assert {key: section[key] for key in repeated} == {key: default(fields[key]) for key in repeated}
 
 
 def default(field):
@@ -330,12 +309,6 @@ def test_the_composed_default_is_what_an_option_is_filled_in_with():
 
 
 @pytest.mark.slow
-def test_no_failure_modes():
-    found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
-    assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("part", "text"), [
     ("weights", "faithfulness: 1.0\n"),
     ("thresholds", "faithfulness: 0.5\n"),
@@ -343,9 +316,8 @@ def test_no_failure_modes():
     ("diagnosis", "long:\n  when: [{field: answer_chars, above: 9}]\n  message: It is long.\n"),
     ("low_scores", "by: [method]\nbands:\n  default: [{name: low}]\n"),
 ])  # fmt: skip
-def test_a_part_of_ones_own_replaces_the_shipped_one(part, text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "conf" / "scoring" / part
+def test_a_part_of_ones_own_replaces_the_shipped_one(part, text, here):
+    folder = here / "conf" / "scoring" / part
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(f"# One of our own. Use: scoring/{part}=mine\n{text}")
     without = ["scoring/diagnosis=none"] if part == "failure_modes" else []
@@ -357,17 +329,18 @@ def test_a_part_of_ones_own_replaces_the_shipped_one(part, text, tmp_path, monke
 
 
 @pytest.mark.slow
-def test_tiers_keep_the_parts_and_may_choose_others():
+def test_no_failure_modes_are_a_choice_and_tiers_keep_the_parts_and_may_choose_others():
+    found = scoring("scoring/failure_modes=none", "scoring/diagnosis=none")
+    assert (found.failure_modes, found.failure_items, found.diagnosis) == ({}, {}, {})
     found = scoring("scoring=tiers", "scoring/diagnosis=none")
     assert "policy_compliance" in found.gates
     assert (found.diagnosis, found.weights) == ({}, scoring().weights)
 
 
 @pytest.mark.slow
-def test_an_option_of_ones_own_is_filled_in(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "conf" / "scoring").mkdir(parents=True)
-    (tmp_path / "conf" / "scoring" / "mine.yaml").write_text("weights:\n  faithfulness: 0.9\n")
+def test_an_option_of_ones_own_is_filled_in(here):
+    (here / "conf" / "scoring").mkdir(parents=True)
+    (here / "conf" / "scoring" / "mine.yaml").write_text("weights:\n  faithfulness: 0.9\n")
     found = scoring("scoring=mine")
     assert found.weights == {**shipped()["weights"], "faithfulness": 0.9}
     assert set(found.diagnosis) == set(shipped()["diagnosis"])
@@ -381,13 +354,9 @@ def test_an_experiment_may_set_what_the_choice_leaves_out(experiment):
 
 
 @pytest.mark.slow
-def test_a_parameter_of_a_metric_that_was_not_chosen_is_refused_where_it_is_typed():
+def test_a_metric_that_was_not_chosen_or_is_misspelt_is_refused_where_its_parameter_stands(tmp_path):
     with pytest.raises(ConfigError, match=r"command line \(metrics\.retrieval\.k=\[5\]\)|metrics\.retrieval\.class"):
         compose(["+experiment=quickstart", "metrics=[faithfulness]", "metrics.retrieval.k=[5]"])
-
-
-@pytest.mark.slow
-def test_a_misspelt_metric_of_an_experiment_is_refused(tmp_path):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(
         "# @package _global_\ndefaults:\n  - override /dataset: demo\n  - override /metrics: [retrieval]\nmetrics: {retreival: {k: [5]}}\n"
