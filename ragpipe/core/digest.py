@@ -28,20 +28,15 @@ def canonical_json(value: Any) -> str:
 
 def sha256(value: Any) -> str:
     """Hex sha256 of a text (as UTF-8), of bytes, or of any JSON value in canonical form. Raises as `canonical_json`."""
-    if isinstance(value, bytes):
-        data = value
-    else:
-        data = (value if isinstance(value, str) else canonical_json(value)).encode("utf-8")
-    return hashlib.sha256(data).hexdigest()
+    if not isinstance(value, bytes):
+        value = (value if isinstance(value, str) else canonical_json(value)).encode("utf-8")
+    return hashlib.sha256(value).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """Hex sha256 of a file's bytes, read in blocks of 1 MiB."""
-    digest = hashlib.sha256()
+    """Hex sha256 of a file's bytes, read in blocks."""
     with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 DIGEST_BYTES = 16

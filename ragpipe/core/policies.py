@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag
 
 from ragpipe.core.patterns import Search, check_length, compile_timed, read_patterns
 from ragpipe.core.refusals import RefusalPatterns, load_refusals
-from ragpipe.core.settings import Settings
+from ragpipe.core.settings import Settings, accepted_by
 from ragpipe.core.text import sentences
 
 Severity = Literal["high", "medium", "low"]
@@ -19,17 +19,12 @@ class Pattern(Settings):
     """A regular expression that ignores case. A match does not count in a sentence that `unless` matches too."""
 
     name: str = Field(min_length=1, description="Name of the pattern, for the details of a score.")
-    pattern: str = Field(min_length=1, description="Regular expression that finds a violation in a sentence. It ignores case.")
-    unless: str | None = Field(
+    pattern: Annotated[str, Field(min_length=1), accepted_by(compile_timed)] = Field(
+        description="Regular expression that finds a violation in a sentence. It ignores case."
+    )
+    unless: Annotated[str, accepted_by(compile_timed)] | None = Field(
         default=None, description="Regular expression that excuses the sentence it matches. null: no exception."
     )
-
-    @field_validator("pattern", "unless")
-    @classmethod
-    def _check_pattern(cls, value: str | None) -> str | None:
-        if value is not None:
-            compile_timed(value)
-        return value
 
 
 class Policy(Settings):
@@ -79,22 +74,12 @@ def _form(value: Any) -> str:
     return "name" if isinstance(value, str) else "written_out"
 
 
-def _check_policy(value: Policy | str) -> Policy | str:
-    load_policy(value)
-    return value
-
-
-def _check_refusals(value: RefusalPatterns | str) -> RefusalPatterns | str:
-    load_refusals(value)
-    return value
-
-
 # The discriminator decides first, so that an error is reported once and not for each member of the union.
 Policies = Annotated[
-    Annotated[str, Tag("name")] | Annotated[Policy, Tag("written_out")], Discriminator(_form), AfterValidator(_check_policy)
+    Annotated[str, Tag("name")] | Annotated[Policy, Tag("written_out")], Discriminator(_form), accepted_by(load_policy)
 ]
 Refusals = Annotated[
     Annotated[str, Tag("name")] | Annotated[RefusalPatterns, Tag("written_out")],
     Discriminator(_form),
-    AfterValidator(_check_refusals),
+    accepted_by(load_refusals),
 ]

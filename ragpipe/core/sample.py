@@ -36,13 +36,8 @@ def _checked(value: Any) -> Any:
     for name, verdict in (inside if inside is not None else {"": value}).items():
         if not _is_verdict(verdict):
             where = f" (not so: {name[:40]!r})" if inside is not None else ""
-            raise PydanticCustomError(
-                "recorded",
-                "{expected}",
-                {
-                    "expected": f"{_VERDICT}, or a list or an object of these{where}; a mapping turns labels into numbers by `map`"
-                },
-            )
+            expected = f"{_VERDICT}, or a list or an object of these{where}; a mapping turns labels into numbers by `map`"
+            raise PydanticCustomError("recorded", "{expected}", {"expected": expected})
     return value
 
 

@@ -162,14 +162,11 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     return text
 
 
-_EXPECTED = "no secret in a configuration"
-
-
 def secrets_in(plain: Any, origins: ConfigOrigins) -> list[Problem]:
     """Every key or value that looks like a secret, wherever it came from (an interpolation may have brought it in)."""
     known_secrets = secrets_of_environment()
     return [
-        Problem(origins.location(key), key or "a key", f"{description} (not shown)", _EXPECTED, FIX)
+        Problem(origins.location(key), key or "a key", f"{description} (not shown)", "no secret in a configuration", FIX)
         for key, description in _secrets(plain, "", known_secrets)
     ]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ragpipe.core.digest import DIGEST
 from ragpipe.core.errors import ConfigError, Problem
@@ -211,6 +211,16 @@ def _dotted(prefix: str, path: Iterable[Any]) -> str:
 
 Sha256 = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$")]
 """A hex sha256."""
+
+
+def accepted_by(read: Callable[[Any], object]) -> AfterValidator:
+    """For a value that `read` must take, which says by a ValueError why it does not; the value stays as it is."""
+
+    def check(value: Any) -> Any:
+        read(value)
+        return value
+
+    return AfterValidator(check)
 
 
 class NotInIdentity:

@@ -42,7 +42,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from ragpipe.core import registry
 from ragpipe.core.patterns import compile_splitter
 from ragpipe.core.sample import Anchor, Chunk, Citation, Expected, Output, ReferenceRule, Sample, Turn
-from ragpipe.core.settings import NotInIdentity, Settings, Sha256
+from ragpipe.core.settings import NotInIdentity, Settings, Sha256, accepted_by
 from ragpipe.data.expressions import Expression
 from ragpipe.store.places import address_fault, is_remote, name_fault
 
@@ -63,17 +63,17 @@ Format = Annotated[
 Unit = Literal["ns", "us", "ms", "s", "min"]
 
 
-def _compiles(text: str) -> str:
-    Expression(text)
-    return text
+PathExpression = Annotated[str, accepted_by(Expression)]
 
 
-def _pattern(text: str) -> str:
-    compile_splitter(text)
-    return text
+def _good_address(path: str) -> str:
+    if is_remote(path) and (expected := address_fault(path)):
+        raise ValueError(expected)
+    return path
 
 
-PathExpression = Annotated[str, AfterValidator(_compiles)]
+Address = Annotated[str, Field(min_length=1), AfterValidator(_good_address)]
+"""A path, or an address of an object store."""
 
 
 class FieldMap(Settings):
@@ -221,7 +221,7 @@ class Split(Settings):
     """
 
     text: PathExpression = Field(description="Path of the text to split.")
-    pattern: Annotated[str, AfterValidator(_pattern)] = Field(
+    pattern: Annotated[str, accepted_by(compile_splitter)] = Field(
         description="Regular expression at whose matches the text is cut. It may take one second per text."
     )
 
@@ -297,12 +297,11 @@ class DatasetSettings(RecordsOfFile):
     """
 
     name: Annotated[str, NotInIdentity] = Field(default="dataset", min_length=1, description="Name of the data set in reports.")
-    path: Annotated[str, NotInIdentity] = Field(
-        min_length=1,
+    path: Annotated[Address, NotInIdentity] = Field(
         description=(
             "File or folder of the data, relative to where the command is started; in a YAML file `here:` starts at the "
             "file's folder; `package:` names a file of ragpipe; or an address such as s3://bucket/file.jsonl."
-        ),
+        )
     )
     files: Annotated[dict[str, str | list[str]], NotInIdentity] = Field(
         default_factory=dict,
@@ -370,13 +369,6 @@ class DatasetSettings(RecordsOfFile):
             "Other content is refused. null: any."
         ),
     )
-
-    @field_validator("path")
-    @classmethod
-    def _good_address(cls, path: str) -> str:
-        if is_remote(path) and (expected := address_fault(path)):
-            raise ValueError(expected)
-        return path
 
     @field_validator("files")
     @classmethod

@@ -14,9 +14,8 @@ from ragpipe.core import registry
 from ragpipe.core.sample import Sample
 from ragpipe.core.secrets import is_variable_name
 from ragpipe.core.settings import NotInIdentity, Settings, did_you_mean
-from ragpipe.data.settings import OUTPUT_FIELDS, PathExpression
+from ragpipe.data.settings import OUTPUT_FIELDS, Address, PathExpression
 from ragpipe.judge.settings import BudgetSettings, PriceSettings
-from ragpipe.store.places import address_fault, is_remote
 
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ADDRESS = re.compile(r"https?://[^\s@]+")
@@ -32,9 +31,8 @@ class AnySystem(Settings):
     if TYPE_CHECKING:
         kind: str  # each class declares its own, in its place among the keys
 
-    index_manifest: Annotated[str | None, NotInIdentity] = Field(
+    index_manifest: Annotated[Address | None, NotInIdentity] = Field(
         default=None,
-        min_length=1,
         description="File with one row per chunk of the system's index, for the coverage of the index. null: not known.",
     )
     retrieves: bool | dict[str, bool] = Field(
@@ -51,13 +49,6 @@ class AnySystem(Settings):
             "cost is unknown."
         ),
     )
-
-    @field_validator("index_manifest")
-    @classmethod
-    def _good_address(cls, path: str | None) -> str | None:
-        if path is not None and is_remote(path) and (expected := address_fault(path)):
-            raise ValueError(expected)
-        return path
 
     def says_it_retrieves(self, method: str) -> bool:
         """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""

@@ -195,12 +195,10 @@ def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> Proxy | Non
 
 
 def _configured_proxy(scheme: str, environ: Mapping[str, str]) -> Proxy | None:
-    for name in (f"{scheme}_proxy", "all_proxy"):
-        for variable in (name, name.upper()):
-            if variable == "HTTP_PROXY" and "REQUEST_METHOD" in environ:
-                continue  # under CGI a client can set it with a `Proxy` header
-            if value := environ.get(variable, "").strip():
-                return Proxy(value if "://" in value else f"http://{value}", variable)
+    for variable in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
+        is_header = variable == "HTTP_PROXY" and "REQUEST_METHOD" in environ  # under CGI a client can set it by `Proxy`
+        if not is_header and (value := environ.get(variable, "").strip()):
+            return Proxy(value if "://" in value else f"http://{value}", variable)
     return None
 
 

@@ -230,16 +230,14 @@ def _agreements(
 
 def _opinion(spec: ScoreSpec, scores: Sequence[Score], rule: Aggregation) -> Score:
     """The one score of a member, of its repeats; where none gave a value, the first of them."""
-    valued = [score for score in scores if score.value is not None]
-    if len(scores) == 1 or not valued:
+    values = [score.value for score in scores if score.value is not None]
+    if len(scores) == 1 or not values:
         return scores[0]
-    value = one_value(
-        [score.value for score in valued if score.value is not None], rule, higher_is_better=spec.higher_is_better
-    )
+    value = one_value(values, rule, higher_is_better=spec.higher_is_better)
     if value is None:
         return Score(None, spec.name, "error", f"{NO_MAJORITY}: its repeats are tied", {"kind": NO_MAJORITY})
-    speaker = next((score for score in valued if score.value == value), None)
-    return speaker or Score(value, spec.name, "ok", f"{rule} of {len(valued)} repeats")
+    speaker = next((score for score in scores if score.value == value), None)
+    return speaker or Score(value, spec.name, "ok", f"{rule} of {len(values)} repeats")
 
 
 def _no_majority(spec: ScoreSpec, jury: dict[str, Any], why: str) -> Score:

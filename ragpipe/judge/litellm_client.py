@@ -82,7 +82,6 @@ class LitellmClient:
     def _open(self) -> Any:
         if self._litellm is None:
             litellm = quiet_litellm()
-
             connections.acquire(litellm)
             self._litellm = litellm
         return self._litellm
@@ -136,8 +135,6 @@ def anthropic_request(model: str, body: Mapping[str, Any]) -> dict[str, Any]:
 def anthropic_completion(message: Mapping[str, Any], *, json_mode: bool) -> Any:
     """A message of Anthropic's API as the JSON of a chat completion. `json_mode`: the answer was asked for by a schema."""
     litellm = quiet_litellm()
-    import httpx
-
     raw, reply = httpx.Response(200, json=dict(message)), litellm.ModelResponse()
     return _as_json(litellm.AnthropicConfig().transform_parsed_response(dict(message), raw, reply, json_mode=json_mode))
 

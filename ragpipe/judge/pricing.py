@@ -69,19 +69,13 @@ def _tiers(row: Mapping[str, Any]) -> tuple[Tier, ...]:
     for above, prices in sorted(_prices_by_prompt_length(row).items()):
         known |= prices
         if "input" in known and "output" in known:
-            each = {name: known.get(name, known[default]) * _MILLION for name, default in _DEFAULT_PRICE.items()}
+            each = {name: known.get(name, known[default]) * _MILLION for name, default in _DEFAULTS.items()}
             per = {name: float(f"{price:.12g}") for name, price in each.items()}
             tiers.append(Tier(above, **per))
     return tuple(tiers)
 
 
-_DEFAULT_PRICE = {
-    "input": "input",
-    "output": "output",
-    "cached_input": "input",
-    "reasoning": "output",
-    "written_input": "input",
-}
+_DEFAULTS = {"input": "input", "output": "output", "cached_input": "input", "reasoning": "output", "written_input": "input"}
 """The price that applies where one is not named."""
 
 

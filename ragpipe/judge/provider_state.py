@@ -262,8 +262,7 @@ class ServedModel:
         """The flags of a reply."""
         if call.status != "ok" or not call.attempts:
             return ()
-        kind = self.kind(call.model)
-        return _FLAGS.get(kind, ())
+        return _FLAGS.get(self.kind(call.model), ())
 
     def refuse(self, call: Call) -> bool:
         """Whether a stored reply may not be used for this judge."""

@@ -312,17 +312,12 @@ class JudgeSettings(AnyJudge):
         return value
 
     @model_validator(mode="after")
-    def _samples(self) -> Self:
-        is_sampled = bool(self.temperature)
-        if self._is_thinking and is_sampled and not self.supported.samples_while_thinking:
+    def _consistent(self) -> Self:
+        if self._is_thinking and self.temperature and not self.supported.samples_while_thinking:
             raise ValueError(
                 f"{self.model} takes no temperature while it thinks: set {self.section}.temperature to null, or "
                 f"{self.section}.reasoning_effort to null"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
         if self.client == "direct" and self.api_base is None and self.provider != "openai":
             raise ValueError(
                 f"{self.section}.client=direct speaks to OpenAI-compatible endpoints and does not know the address of "

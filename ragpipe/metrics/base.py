@@ -28,13 +28,6 @@ Prefix = Annotated[
 ]
 NO_ANSWER = "no_answer"
 _STATEMENT = "The harbour has four basins."
-_SKIP_REASONS: dict[Need, str] = {
-    "answer": NO_ANSWER,
-    "contexts": "no_context_retrieved",
-    "reference": "no_reference_answer",
-    "labels": "no_relevance_labels",
-    "citations": "no_citations_recorded",
-}
 
 
 class Metric(BaseModel):
@@ -164,10 +157,9 @@ class Metric(BaseModel):
         """Why the metric does not apply to this sample, whatever a system outputs: a required label or reference is
         missing, or its value rules the metric out. None when it applies."""
         if "reference" in self.required and not distinct_references(sample.references):
-            return _SKIP_REASONS["reference"]
-        if "labels" in self.required and not _is_labelled(sample):
-            return _SKIP_REASONS["labels"]
-        return None
+            return "no_reference_answer"
+        labels = (sample.relevant_docs, sample.relevant_chunks, sample.gains, sample.anchors, sample.required_support_groups)
+        return "no_relevance_labels" if "labels" in self.required and all(label is None for label in labels) else None
 
     def unrecorded_part(self, case: Case) -> str | None:
         """`not_recorded: contexts`, `context_texts` or `answer` where the output lacks a part that the metric needs or reads."""
@@ -183,13 +175,13 @@ class Metric(BaseModel):
         if reason := self.sample_skip_reason(case.sample):
             return reason
         if "citations" in self.required and case.output.citations is None:
-            return _SKIP_REASONS["citations"]
+            return "no_citations_recorded"
         if reason := self.unrecorded_part(case):
             return reason
         if "answer" in self.required and not any(c.isalnum() for c in case.answer):
-            return _SKIP_REASONS["answer"]
+            return NO_ANSWER
         if "contexts" in self.required and not case.contexts:
-            return _SKIP_REASONS["contexts"]
+            return "no_context_retrieved"
         return None
 
     @property
@@ -270,8 +262,3 @@ def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None
 def _step_names(metric: type[Metric]) -> tuple[str, ...]:
     """The fields that hold a prompt. A class has the same fields for ever, and every case asks for them."""
     return tuple(name for name, f in metric.model_fields.items() if f.annotation in (Prompt, Prompt | None))
-
-
-def _is_labelled(sample: Sample) -> bool:
-    labels = (sample.relevant_docs, sample.relevant_chunks, sample.gains, sample.anchors, sample.required_support_groups)
-    return any(label is not None for label in labels)

@@ -46,14 +46,16 @@ def load_metric(name: str, section: Mapping[str, Any], library: PromptLibrary, p
     prompts, problems = _load_prompts(name, cls, section.get("prompts"), library, unused)
     for key in sorted(set(parameters) & {"name", *cls.step_names()}):
         value = repr(parameters.pop(key))
-        problems.append(_problem(name, key, value, "no such parameter", _reserved_key_fix(key)))
+        fix = "the key under metrics: is the name" if key == "name" else f"write prompts.{key}: <version>"
+        problems.append(_problem(name, key, value, "no such parameter", fix))
     try:
         metric = cls.model_validate({**parameters, **prompts, "name": name})
     except ValidationError as error:
         steps = set(cls.step_names())
         faults = (fault for fault in error.errors() if not (fault["loc"] and fault["loc"][0] in steps))
         problems += [_parameter_problem(name, cls, fault) for fault in faults]
-    label = _label_question(name, section.get("label"), problems)
+    if (label := section.get("label")) is not None:
+        label = validated(LabelQuestion, label, f"{WHERE}.{name}.label", NoOrigins(), problems)
     if problems:
         raise ConfigError(f"the metric {name} is wrong", problems)
     return _with_graded_examples(metric.with_label_question(label), library)
@@ -106,13 +108,6 @@ def _load_examples(metric: Metric, step: str, version: str, library: PromptLibra
     return graded
 
 
-def _label_question(name: str, label: Any, problems: list[Problem]) -> LabelQuestion | None:
-    """What a person is asked who labels the metric's scores; None where its section does not say."""
-    if label is None:
-        return None
-    return validated(LabelQuestion, label, f"{WHERE}.{name}.label", NoOrigins(), problems)
-
-
 def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metric]:
     """The class that `metrics.<name>.class` names: a shipped one by its name alone, one of a plugin by its dotted path.
 
@@ -132,7 +127,8 @@ def metric_class(name: str, path: Any, plugins: Sequence[str] = ()) -> type[Metr
         raise _class_error(name, text, expected) from error
     if not (inspect.isclass(cls) and issubclass(cls, Metric)):
         raise _class_error(name, f"{path!r}, which is {'not there' if cls is None else 'no Metric'}", expected)
-    if _is_abstract(cls):
+    computes = issubclass(cls, Computed) and cls.compute is not Computed.compute
+    if cls.measure is Metric.measure and not computes:
         raise _class_error(name, f"{path!r}, which is only a base of metrics", expected)
     return cls
 
@@ -173,11 +169,6 @@ def _class_fix(path: Any, plugins: Sequence[str]) -> str:
     if "." not in path:
         return "conf/metrics/ has the shipped classes"
     return f"list your own package: 'plugins=[{','.join([*plugins, path.partition('.')[0]])}]'"
-
-
-def _is_abstract(cls: type[Metric]) -> bool:
-    computes = issubclass(cls, Computed) and cls.compute is not Computed.compute
-    return cls.measure is Metric.measure and not computes
 
 
 def _load_prompts(
@@ -253,7 +244,3 @@ def _problem(name: str, key: str, value: str, expected: str, fix: str = "") -> P
 def _near(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]}?" if close else ""
-
-
-def _reserved_key_fix(key: str) -> str:
-    return "the key under metrics: is the name" if key == "name" else f"write prompts.{key}: <version>"

@@ -113,12 +113,10 @@ def questions_of(metric: Metric, case: Case) -> list[Asked]:
 def run_in_place(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end on an event loop of its own; inside a running one (a notebook) in a second thread."""
     try:
-        asyncio.get_running_loop()
+        running: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
     except RuntimeError:
-        is_free = True
-    else:
-        is_free = False
-    if is_free:
+        running = None
+    if running is None:
         return _run(work)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, _run, work).result()
@@ -140,8 +138,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 Schema = Mapping[str, Any]
 
-WORD_TOKENS = 1
-"""Tokens of a reply that is one word."""
 _REASON, _ITEM_REASON, _EXPLAINED_BY_QUOTE = 44, 18, 12
 _CLAIM, _QUOTE, _SHORT_TEXT = 14, 16, 3
 _CLAIMS_PER_SENTENCE = 1.3
@@ -194,7 +190,7 @@ def likely_reply(answer: type[A], size: ReplySize, *, yes: bool = False) -> A:
 
 def expected_tokens(answer: type[Answer], size: ReplySize) -> float:
     """Tokens of a reply of this size."""
-    return WORD_TOKENS if answer.form == "text" else _object_tokens(answer, float(len(size.numbers)), size.found)
+    return 1 if answer.form == "text" else _object_tokens(answer, float(len(size.numbers)), size.found)  # 1: a word
 
 
 def _items(names: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:

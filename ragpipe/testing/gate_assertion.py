@@ -61,17 +61,10 @@ def _table(gates: Sequence[Mapping[str, Any]], folder: RunFolder) -> list[str]:
 
 
 def _cells(gate: Mapping[str, Any]) -> tuple[str, ...]:
-    interval = gate["interval"]
-    return (
-        gate["name"],
-        gate["tier"],
-        value_text(gate),
-        limit(gate),
-        "-" if interval is None else f"{interval['low']:.3f} to {interval['high']:.3f}",
-        gate["verdict"].replace("_", " ")
-        if gate["value"] is not None
-        else f"{gate['verdict'].replace('_', ' ')}: {gate['absent']}",
-    )
+    interval, verdict = gate["interval"], gate["verdict"].replace("_", " ")
+    bounds = "-" if interval is None else f"{interval['low']:.3f} to {interval['high']:.3f}"
+    why = verdict if gate["value"] is not None else f"{verdict}: {gate['absent']}"
+    return gate["name"], gate["tier"], value_text(gate), limit(gate), bounds, why
 
 
 def _case(case: GateCase) -> str:

@@ -97,17 +97,13 @@ class ServerFault:
         o = self.options
         self.began = time.monotonic() if self.began is None else self.began
         since = time.monotonic() - self.began - float(o.get("from_s", 0))
-        if since < 0 or since > float(o.get("for_s", "inf")):
-            return False
-        if "match" in o and o["match"].encode() not in body:
-            return False
-        if "nth" in o and self.arrivals not in {int(n) for n in o["nth"].split("+")}:
-            return False
-        if "first" in o and self.arrivals > int(o["first"]):
-            return False
-        if "after" in o and self.arrivals <= int(o["after"]):
-            return False
-        if "times" in o and self.seen[body_hash] > int(o["times"]):
+        if not (
+            0 <= since <= float(o.get("for_s", "inf"))
+            and o.get("match", "").encode() in body
+            and ("nth" not in o or self.arrivals in map(int, o["nth"].split("+")))
+            and int(o.get("after", 0)) < self.arrivals <= int(o.get("first", self.arrivals))
+            and self.seen[body_hash] <= int(o.get("times", self.seen[body_hash]))
+        ):
             return False
         if "rate" in o:
             text = f"{o.get('seed', 0)}/{body_hash}/{self.seen[body_hash]}"
@@ -130,11 +126,6 @@ def _limited(fault: ServerFault) -> dict[str, str]:
     if form == "date":
         return {"retry-after": formatdate(time.time() + seconds, usegmt=True)}
     return {"retry-after": f"{seconds:g}"}
-
-
-def _rate_limit(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
-    return FakeResponse(429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}},
-                    _limited(fault))  # fmt: skip
 
 
 _PER_MINUTE = (
@@ -245,16 +236,6 @@ def _finish(
     return _reply(apply)
 
 
-def _usage(value: Any) -> Callable[[ServerFault, FaultyRequest], FakeResponse]:
-    def apply(reply: dict[str, Any], fault: ServerFault) -> None:
-        if value is None:
-            del reply["usage"]
-        else:
-            reply["usage"] = value
-
-    return _reply(apply)
-
-
 def _draft(text: str) -> str:
     """What a model might think before it writes this: another verdict."""
     opposite = {"true": "false", "false": "true", "YES": "NO", "NO": "YES"}
@@ -280,7 +261,9 @@ _TOO_LONG = "This model's maximum context length is 8192 tokens. However, your m
 
 FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Drip | Hang | None]] = {
     # statuses
-    "429": _rate_limit,
+    "429": lambda f, a: FakeResponse(
+        429, {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}, _limited(f)
+    ),
     "429_no_header": lambda f, a: FakeResponse(429, {"error": {"message": "Rate limit reached", "code": None}}),
     "429_per_minute": lambda f, a: _error(
         429, _PER_MINUTE.format(f.options.get("again", "200ms")), "rate_limit_exceeded", "requests"
@@ -357,7 +340,7 @@ FAULTS: dict[str, Callable[[ServerFault, FaultyRequest], FakeResponse | Cut | Dr
     "nul": _key(lambda v: v.update(reason="a\x00b")),
     "surrogate": _content(lambda t: t[:-1].rstrip() + ', "reason2": "x\ud800y"}' if t.endswith("}") else t + "\ud800"),
     # usage and model
-    "no_usage": _usage(None),
+    "no_usage": _reply(lambda r, f: r.pop("usage")),
     "other_model": _reply(lambda r, f: r.update(model=f.options.get("name", "another-model-2020-01-01"))),
     # parameters that a model refuses
     "no_json_schema": _refuses("response_format", lambda v: v.get("type") == "json_schema",

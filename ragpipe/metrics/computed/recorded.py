@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -20,12 +19,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 TOLERANCE = 1e-6  # of a verdict beyond its scale: a share that another tool computed in single precision
 
-_RULES: dict[str, Callable[[list[float]], float]] = {
-    "mean": lambda values: math.fsum(values) / len(values),
-    "median": median,
-    "min": min,
-    "max": max,
-}
+_RULES: dict[str, Callable[[list[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 
 
 class RecordedScore(Settings):

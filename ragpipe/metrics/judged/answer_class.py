@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from ragpipe.core.patterns import pattern_hashes
 from ragpipe.core.refusals import DontKnowPhrases, dont_know_phrase, load_phrases
 from ragpipe.core.sample import Case
 from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.settings import accepted_by
 from ragpipe.judge.answers import AnswerClass as Class
 from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.question import Judge
@@ -21,11 +22,6 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_l
 from ragpipe.metrics.shared.multi_reference import ReferenceMetric, by_reference
 
 CLASSES = {"CORRECT": "correct_answers", "WRONG": "wrong_answers", "DON'T KNOW": "dont_know_answers"}
-
-
-def _check_phrases(value: DontKnowPhrases | str) -> DontKnowPhrases | str:
-    load_phrases(value)
-    return value
 
 
 class AnswerClassMetric(ReferenceMetric, JudgeMetric):
@@ -47,7 +43,7 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
 
     answer_types = {"classify": (Class,)}
     classify: Prompt
-    patterns: Annotated[DontKnowPhrases | str, AfterValidator(_check_phrases)] = Field(
+    patterns: Annotated[DontKnowPhrases | str, accepted_by(load_phrases)] = Field(
         default="dont_know.v3",
         description=(
             "Phrases of not knowing, which decide which answers are put to the judge: the name of a file in "

@@ -30,7 +30,6 @@ Part = Literal["valid", "accuracy", "coverage"]
 PARTS: tuple[Part, ...] = ("valid", "accuracy", "coverage")
 SHARES = {"valid": ("valid", "citations"), "accuracy": ("accurate", "citations"), "coverage": ("cited", "claims")}
 """Of each part: what is counted, and of what, as keys of its details."""
-MINIMUM = 0.8
 Item = dict[str, Any]
 ChunkKey = tuple[str, int]
 
@@ -117,7 +116,7 @@ class CitationMetric(CitationQuestions, RefusalMetric):
         ),
     )
     min_coverage: float = Field(
-        default=MINIMUM,
+        default=0.8,
         ge=0,
         le=1,
         description=(
@@ -176,15 +175,7 @@ class CitationMetric(CitationQuestions, RefusalMetric):
         if not cited:
             return await self._uncited(case)
         claims, verdicts = await gather_pair(self.claims(case, judge, cited), self.verdicts(case, judge, cited))
-        rows = [_row(citation, verdicts) for citation in cited]
-        counted = [row for row in rows if "unresolved" not in row]
-        values: dict[Part, float] = {
-            "valid": sum(row["valid"] for row in counted) / len(counted),
-            "accuracy": sum(row["accurate"] for row in counted) / len(counted),
-        }
-        if claims:
-            values["coverage"] = sum(claim.cited for claim in claims) / len(claims)
-        return self._scores(case, values, rows, claims)
+        return self._scores(case, [_row(citation, verdicts) for citation in cited], claims)
 
     async def _uncited(self, case: Case) -> Sequence[Score]:
         """No citation: 0 in all, or skipped for an answer that only declines, or may do so in a language that is not covered."""
@@ -197,20 +188,21 @@ class CitationMetric(CitationQuestions, RefusalMetric):
                 return [Score(name=name, status="skipped", reason=why) for name in names]
         return [Score(0.0, name, reason="no_citations_provided") for name in names]
 
-    def _scores(self, case: Case, values: dict[Part, float], rows: list[Item], claims: list[CitedClaim]) -> Sequence[Score]:
+    def _scores(self, case: Case, rows: list[Item], claims: list[CitedClaim]) -> Sequence[Score]:
         counted = [row for row in rows if "unresolved" not in row]
         dangling = [row["citation"] for row in counted if not row["valid"]]
+        valid, accurate = len(counted) - len(dangling), sum(row["accurate"] for row in counted)
+        values: dict[Part, float] = {"valid": valid / len(counted), "accuracy": accurate / len(counted)}
         uncited = [claim.claim for claim in claims if not claim.cited]
+        if claims:
+            values["coverage"] = (len(claims) - len(uncited)) / len(claims)
         flags = [*answer_flags(case.answer), *_citation_flags(rows)]
         details = {"parts": values, "citations": rows, "dangling": dangling, "uncited_claims": uncited, "flags": flags}
         coverage = f"{len(uncited)} of {len(claims)} claims uncited" if claims else "no_factual_claims"
-        counts = {
-            "valid": {"valid": len(counted) - len(dangling), "citations": len(counted)},
-            "accuracy": {"accurate": sum(row["accurate"] for row in counted), "citations": len(counted)},
-        }
         return (
             self._overall(values, f"{len(dangling)} dangling, {coverage}", details),
-            *(Score(values[part], f"{self.name}_{part}", details=counts[part]) for part in PARTS[:2]),
+            Score(values["valid"], f"{self.name}_valid", details={"valid": valid, "citations": len(counted)}),
+            Score(values["accuracy"], f"{self.name}_accuracy", details={"accurate": accurate, "citations": len(counted)}),
             *self._coverage(values.get("coverage"), self._minimum(case), claims, uncited),
         )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.core.patterns import Search, compile_timed, pattern_hashes
 from ragpipe.core.sample import Case
 from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.settings import accepted_by
 from ragpipe.core.text import normalise, occurs
 from ragpipe.judge.answers import Tone
 from ragpipe.judge.prompt import Prompt
@@ -20,7 +21,6 @@ from ragpipe.metrics.shared.judge_metric import JudgeMetric, answer_flags, one_l
 
 Unit = Literal["words", "characters", "sentences"]
 Check = dict[str, Any]
-LENGTH: dict[Unit, list[int | None]] = {"words": [1, 300]}
 
 
 class FormatMetric(JudgeMetric):
@@ -59,7 +59,7 @@ class FormatMetric(JudgeMetric):
         default_factory=dict,
         description="Regular expressions that the answer must not match, by a name of your own. Default: none.",
     )
-    json_schema: dict[str, Any] | None = Field(
+    json_schema: Annotated[dict[str, Any], accepted_by(check_schema)] | None = Field(
         default=None, description="JSON Schema (draft 2020-12) that the whole answer must satisfy. null: not checked."
     )
     length: dict[Unit, list[int | None]] | None = Field(
@@ -90,13 +90,6 @@ class FormatMetric(JudgeMetric):
             compile_timed(pattern)
         return patterns
 
-    @field_validator("json_schema")
-    @classmethod
-    def _check_json_schema(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
-        if schema is not None:
-            check_schema(schema)
-        return schema
-
     @field_validator("length")
     @classmethod
     def _check_length(cls, length: dict[Unit, list[int | None]] | None) -> dict[Unit, list[int | None]] | None:
@@ -121,15 +114,14 @@ class FormatMetric(JudgeMetric):
 
     @property
     def _has_other_checks(self) -> bool:
-        checks = (self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone)
-        return any(checks)
+        return any((self.matches, self.never_matches, self.json_schema is not None, self.language, self.wanted_tone))
 
     @property
     def limits(self) -> dict[Unit, list[int | None]]:
         """The bounds of the length; empty where it is not checked."""
         if self.length is not None:
             return self.length
-        return {} if self._has_other_checks else LENGTH
+        return {} if self._has_other_checks else {"words": [1, 300]}
 
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([LANGUAGES] if self.language else [])
@@ -167,14 +159,11 @@ class FormatMetric(JudgeMetric):
         if self.json_schema is not None:
             fault = schema_fault(answer, self.json_schema, search)
             yield {"check": "json_schema", "held": fault is None, "found": one_line(fault or "")}
-        yield from self._length_checks(answer)
+        size = sizes(answer)
+        for unit, (least, most) in self.limits.items():
+            holds = (least is None or size[unit] >= least) and (most is None or size[unit] <= most)
+            yield {"check": f"length in {unit}", "held": holds, "found": size[unit], "expected": [least, most]}
         if self.language:
             code = language_of(answer)
             held = None if code is None else code == self.language
             yield {"check": "language", "held": held, "found": code, "expected": self.language}
-
-    def _length_checks(self, answer: str) -> Iterator[Check]:
-        size = sizes(answer)
-        for unit, (least, most) in self.limits.items():
-            held = (least is None or size[unit] >= least) and (most is None or size[unit] <= most)
-            yield {"check": f"length in {unit}", "held": held, "found": size[unit], "expected": [least, most]}

@@ -104,11 +104,8 @@ def _requires_citations(case: Case) -> bool:
 
 def _is_cited(case: Case, verdict: bool | None) -> bool:
     """Whether the major claims are cited, by the judge's verdict (None: it gave none) and by the marks and records."""
-    if verdict is False:
-        return False
-    if case.output.citations or has_mark(case.answer):
-        return True
-    return verdict is True and names_source(case.answer)
+    marked = case.output.citations or has_mark(case.answer) or (verdict is True and names_source(case.answer))
+    return verdict is not False and bool(marked)
 
 
 def _shows_marks(case: Case) -> bool:

@@ -48,16 +48,6 @@ class NoiseSensitivityMetric(UsefulnessMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return tuple(ScoreSpec(f"{self.name}_{k}", higher_is_better=False, diagnostic=True) for k in KINDS)
 
-    def extract_values(self, case: Case) -> dict[str, Any]:
-        return self.prompt_values(self.extract, case, question=case.question, answer=case.answer)
-
-    def check_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
-        values = {"question": case.question, "reference": case.reference, "claims": claims}
-        return self.prompt_values(self.check, case, again=again, **values)
-
-    def trace_values(self, case: Case, claims: Sequence[str], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(self.trace, case, again=again, contexts=case.contexts, claims=claims)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if not details.get("total"):
             return None
@@ -66,7 +56,8 @@ class NoiseSensitivityMetric(UsefulnessMetric):
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
-        claims = clean_claims((await judge(self.extract, Claims, **self.extract_values(case))).claims)
+        values = self.prompt_values(self.extract, case, question=case.question, answer=case.answer)
+        claims = clean_claims((await judge(self.extract, Claims, **values)).claims)
         if not claims:
             return [Score(name=spec.name, status="skipped", reason="no_factual_claims") for spec in self.scores()]
         wrong = await self._wrong_claims(case, judge, claims)
@@ -88,7 +79,10 @@ class NoiseSensitivityMetric(UsefulnessMetric):
 
     async def _wrong_claims(self, case: Case, judge: Judge, claims: list[str]) -> list[str]:
         async def ask(part: list[str], again: bool) -> list[ClaimCheck]:
-            return (await judge(self.check, ClaimChecks, **self.check_values(case, part, again))).verdicts
+            values = {"question": case.question, "reference": case.reference, "claims": part}
+            return (
+                await judge(self.check, ClaimChecks, **self.prompt_values(self.check, case, again=again, **values))
+            ).verdicts
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
         return [claim for claim, verdict in zip(claims, verdicts, strict=True) if not verdict.correct]
@@ -98,7 +92,8 @@ class NoiseSensitivityMetric(UsefulnessMetric):
         count = len(case.contexts)
 
         async def ask(part: list[str], again: bool) -> list[ClaimOrigin]:
-            origins = (await judge(self.trace, ClaimOrigins, **self.trace_values(case, part, again))).verdicts
+            values = self.prompt_values(self.trace, case, again=again, contexts=case.contexts, claims=part)
+            origins = (await judge(self.trace, ClaimOrigins, **values)).verdicts
             unknown = sorted({i for origin in origins for i in origin.contexts if not 1 <= i <= count})
             if unknown and again:
                 raise JudgeError("unparsable", f"claims traced to the contexts {unknown} of {count}, asked twice")

@@ -61,14 +61,6 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
         others = ("vital", "all_strict", "all", "weighted")
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{kind}", diagnostic=True) for kind in others))
 
-    def nuggetize_values(self, case: Case, reference: str) -> dict[str, Any]:
-        values = {"question": case.question, "reference": reference}
-        return self.prompt_values(self.nuggetize, case, {"n": self.most}, **values)
-
-    def assign_values(self, case: Case, nuggets: Sequence[str], again: bool = False) -> dict[str, Any]:
-        values = {"question": case.question, "answer": case.answer, "nuggets": nuggets}
-        return self.prompt_values(self.assign, case, again=again, **values)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         rows = details.get("nuggets")
         if not rows:
@@ -88,13 +80,18 @@ class NuggetsMetric(ReferenceMetric, JudgeMetric):
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         if why := without_a_word(case.answer):
             return [Score(0.0, spec.name, reason=why, details={"flags": [why]}) for spec in self.scores()]
-        asked = (judge(self.nuggetize, ListedNuggets, **self.nuggetize_values(case, text)) for text in case.references)
-        nuggets, flags = self.kept([nugget for reply in await gather_ordered(*asked) for nugget in reply.nuggets])
+        shown = (
+            self.prompt_values(self.nuggetize, case, {"n": self.most}, question=case.question, reference=reference)
+            for reference in case.references
+        )
+        replies = await gather_ordered(*(judge(self.nuggetize, ListedNuggets, **values) for values in shown))
+        nuggets, flags = self.kept([nugget for reply in replies for nugget in reply.nuggets])
         flags = [*answer_flags(case.answer), *flags]
 
         async def ask(part: list[Nugget], again: bool) -> list[NuggetSupport]:
-            values = self.assign_values(case, [nugget.nugget for nugget in part], again)
-            return (await judge(self.assign, NuggetSupports, **values)).verdicts
+            values = {"question": case.question, "answer": case.answer, "nuggets": [nugget.nugget for nugget in part]}
+            shown = self.prompt_values(self.assign, case, again=again, **values)
+            return (await judge(self.assign, NuggetSupports, **shown)).verdicts
 
         supports = await verdicts_in_batches(nuggets, self.batch, ask)
         rows: list[Row] = [

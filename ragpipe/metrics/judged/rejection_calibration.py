@@ -117,6 +117,4 @@ class RejectionCalibrationMetric(RefusalMetric):
 def _failure_mode(expected: str, refused: bool, excuse: bool) -> str | None:
     if expected == "reject":
         return None if refused else "false_acceptance"
-    if not refused:
-        return None
-    return "training_cutoff_excuse" if excuse else "false_rejection"
+    return None if not refused else "training_cutoff_excuse" if excuse else "false_rejection"

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from ragpipe.core.errors import JudgeError
-from ragpipe.core.sample import Case, Chunk
+from ragpipe.core.sample import Case
 from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.judge.answers import YesNo
 from ragpipe.judge.prompt import Prompt
@@ -57,7 +57,9 @@ class ChunkChain(ContextMetric):
         for number, chunk in numbered(case.contexts):
             if existing == "YES" and not self.exhaustive:
                 break
-            reply = await self._ask(case, (number, chunk), existing, judge)
+            prompt, so_far = (self.refine, {"existing": existing}) if existing else (self.first, {})
+            values = {"contexts": [chunk], **self.case_values(case), **so_far}
+            reply = await judge(prompt, YesNo, **self.prompt_values(prompt, case, {"number": number}, **values))
             row = {"chunk": chunk.id, "rank": chunk.rank, "verdict": reply.verdict, "reply": one_line(reply.text)}
             verdicts.append(row)
             if reply.verdict == "NEITHER":
@@ -68,13 +70,3 @@ class ChunkChain(ContextMetric):
             raise JudgeError("unparsable", "neither YES nor NO for some chunk, and no YES in the end", text=unread)
         details = {"verdicts": verdicts, "flags": answer_flags(case.answer)}
         return Score(float(existing == "YES"), reason=one_line(deciding) or existing, details=details)
-
-    async def _ask(self, case: Case, shown: tuple[int, Chunk], existing: str, judge: Judge) -> YesNo:
-        if existing:
-            return await judge(self.refine, YesNo, **self._values(self.refine, case, shown, existing=existing))
-        return await judge(self.first, YesNo, **self._values(self.first, case, shown))
-
-    def _values(self, prompt: Prompt, case: Case, shown: tuple[int, Chunk], **existing: str) -> dict[str, Any]:
-        number, chunk = shown
-        values = {"contexts": [chunk], **self.case_values(case), **existing}
-        return self.prompt_values(prompt, case, {"number": number}, **values)

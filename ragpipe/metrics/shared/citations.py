@@ -75,9 +75,7 @@ def names_of(citation: Citation, case: Case) -> list[str | int]:
 
 
 def name_no_chunk(case: Case) -> str | None:
-    """The skip reason where recorded citations exist and none names a chunk. None when one does, or when there are
-    none.
-    """
+    """The skip reason where recorded citations exist and none names a chunk. None when one does, or when there are none."""
     citations = case.output.citations or []
     return NAME_NO_CHUNK if citations and not any(names_of(citation, case) for citation in citations) else None
 
@@ -113,16 +111,15 @@ def _recorded(citation: Citation, chunks: dict[str, Chunk], case: Case) -> Itera
     names = names_of(citation, case)
     if not names:
         yield Cited(citation.marker, None, None, text, unresolved=True)
-    for name in names:
-        if isinstance(name, int):
-            yield _ranked(name, case, text)
-        else:
-            yield Cited(citation.marker, name, chunks.get(name), text)
+    yield from (_named(name, citation.marker, text, chunks, case) for name in names)
 
 
-def _ranked(number: int, case: Case, text: str) -> Cited:
-    chunk = next((chunk for chunk in case.contexts if chunk.rank == number), None)
-    return Cited(f"[{number}]", chunk.id if chunk else None, chunk, text)
+def _named(name: str | int, marker: str | None, text: str, chunks: dict[str, Chunk], case: Case) -> Cited:
+    """The citation of a chunk by its id, with its marker, or by its rank, whose marker is `[n]`."""
+    if isinstance(name, str):
+        return Cited(marker, name, chunks.get(name), text)
+    chunk = next((chunk for chunk in case.contexts if chunk.rank == name), None)
+    return Cited(f"[{name}]", chunk.id if chunk else None, chunk, text)
 
 
 def _ids(case: Case) -> set[str]:
@@ -184,10 +181,7 @@ def _marked(case: Case) -> Iterator[Cited]:
     chunks = _by_id(case.contexts)
     for text, own in marked_sentences(case.answer, marks):
         for name in dict.fromkeys(name for mark in own for name in (*_names(mark.numbers, numbers, case), *mark.ids)):
-            if isinstance(name, int):
-                yield _ranked(name, case, text)
-            else:
-                yield Cited(f"[{name}]", name, chunks.get(name), text)
+            yield _named(name, f"[{name}]", text, chunks, case)
 
 
 _WORD = re.compile(

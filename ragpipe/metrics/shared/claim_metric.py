@@ -70,7 +70,8 @@ class ClaimMetric(JudgeMetric):
 
     async def _combined_claims(self, case: Case, judge: Judge) -> list[JudgedClaim]:
         prompt, answer = self.prompts()["combined"], self.answer_type("combined")
-        values = (self._combined_values(prompt, case, text) for text in self.texts_of(case))
+        shown = {"contexts": case.contexts, "question": case.question}
+        values = (self.prompt_values(prompt, case, **shown, **text) for text in self.texts_of(case))
         replies: list[Any] = await gather_ordered(*(judge(prompt, answer, **each) for each in values))
         return _deduplicate(judged_claim(claim.claim.strip(), claim) for reply in replies for claim in reply.claims)
 
@@ -86,14 +87,10 @@ class ClaimMetric(JudgeMetric):
         async def ask(part: list[str], again: bool) -> list[Verdict | QuotedVerdict]:
             values = self.prompt_values(prompt, case, again=again, contexts=case.contexts, claims=part)
             reply: Any = await judge(prompt, answer, **values)
-            verdicts: list[Verdict | QuotedVerdict] = reply.verdicts
-            return verdicts
+            return list(reply.verdicts)
 
         verdicts = await verdicts_in_batches(claims, self.batch, ask)
         return [judged_claim(claim, verdict) for claim, verdict in zip(claims, verdicts, strict=True)]
-
-    def _combined_values(self, prompt: Prompt, case: Case, text: Mapping[str, str]) -> dict[str, Any]:
-        return self.prompt_values(prompt, case, contexts=case.contexts, question=case.question, **text)
 
 
 def clean_claims(claims: Iterable[str]) -> list[str]:
@@ -105,13 +102,10 @@ def _deduplicate(claims: Iterable[JudgedClaim]) -> list[JudgedClaim]:
     """Each claim once, at its first place, with the worst verdict: contradicted, then not supported."""
     by_text: dict[str, JudgedClaim] = {}
     for claim in claims:
-        if _has_a_word(claim.claim) and (claim.claim not in by_text or _worse(claim, by_text[claim.claim])):
+        known = by_text.setdefault(claim.claim, claim)
+        if (claim.contradicted, not claim.supported) > (known.contradicted, not known.supported):
             by_text[claim.claim] = claim
-    return list(by_text.values())
-
-
-def _worse(claim: JudgedClaim, other: JudgedClaim) -> bool:
-    return (claim.contradicted, not claim.supported) > (other.contradicted, not other.supported)
+    return [claim for claim in by_text.values() if _has_a_word(claim.claim)]
 
 
 def _unsupported(claims: Iterable[str]) -> list[JudgedClaim]:

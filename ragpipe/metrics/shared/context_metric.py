@@ -116,7 +116,6 @@ class UsefulnessMetric(ReferenceMetric, JudgeMetric):
 
         async def ask(chunks: list[Chunk], again: bool) -> list[ChunkGrade | ChunkVerdict]:
             reply: Any = await judge(self.grade, self.answer_type("grade"), **self.grade_values(case, chunks, again))
-            graded: list[ChunkGrade | ChunkVerdict] = reply.verdicts
-            return graded
+            return list(reply.verdicts)
 
         return await verdicts_for(case.contexts, ask) if case.contexts else []

@@ -56,7 +56,7 @@ class JudgeMetric(Metric):
         Many judges give good verdicts to marks such as ":" alone (arXiv 2507.08794), so no judge sees them.
         """
         why = super().skip_reason(case)
-        return "degenerate_answer" if why == NO_ANSWER and is_degenerate(case.answer) else why
+        return without_a_word(case.answer) if why == NO_ANSWER else why
 
     def prompt_values(
         self, prompt: Prompt, case: Case, parts: Mapping[str, Any] | None = None, /, *, again: object = False, **values: Any
@@ -77,11 +77,6 @@ class JudgeMetric(Metric):
     def _example_texts(self, prompt: Prompt) -> list[str]:
         texts = self.examples.get(prompt.step, [])
         return self.graded_examples[prompt.step].texts(prompt) if isinstance(texts, str) else texts
-
-
-def is_degenerate(answer: str) -> bool:
-    """Characters, but not one letter or digit."""
-    return bool(answer.strip()) and not any(c.isalnum() for c in answer)
 
 
 def without_a_word(answer: str) -> str | None:

@@ -100,7 +100,11 @@ def by_reference(measure: Callable[[M, Case, Judge], Awaitable[Scores]]) -> Call
         results = await gather_ordered(*(_attempt(measure(self, view, judge)) for view in self.views(case)))
         if isinstance(reason := results[0], str) and all(isinstance(result, str) for result in results):
             raise Skipped(reason)
-        rows = [_skipped(self, result) if isinstance(result, str) else result for result in results]
+        names = self.score_names
+        rows = [
+            [Score(name=name, status="skipped", reason=result) for name in names] if isinstance(result, str) else result
+            for result in results
+        ]
         if len(rows) == 1:
             label = {"any": f"any of {count}", "first": f"1 of {count}", "all": f"all {count} together"}[self.rule]
             return [replace(score, details={**score.details, "reference": label}) for score in rows[0]]
@@ -130,24 +134,17 @@ async def _attempt(measured: Awaitable[Scores]) -> list[Score] | str:
     return [scores] if isinstance(scores, Score) else list(scores)
 
 
-def _skipped(metric: Metric, reason: str) -> list[Score]:
-    return [Score(name=name, status="skipped", reason=reason) for name in metric.score_names]
-
-
 def _best(metric: ReferenceMetric, rows: Sequence[Sequence[Score]]) -> list[Score]:
     """All scores by the reference with the best first score. Ties are decided by the next score, then by the order."""
     specs = metric.scores()
     if errors := _errors(rows):
         return errors
     best = max(range(len(rows)), key=lambda n: [_sort_key(metric, s, d) for s, d in zip(rows[n], specs, strict=True)])
+    columns = ([_row(number, score) for number, score in enumerate(scores, 1)] for scores in zip(*rows, strict=True))
     return [
         replace(score, details={**score.details, "reference": f"{best + 1} of {len(rows)}", "references": references})
-        for score, references in zip(rows[best], _columns(rows), strict=True)
+        for score, references in zip(rows[best], columns, strict=True)
     ]
-
-
-def _columns(rows: Sequence[Sequence[Score]]) -> list[list[Row]]:
-    return [[_row(number, score) for number, score in enumerate(scores, 1)] for scores in zip(*rows, strict=True)]
 
 
 def _sort_key(metric: ReferenceMetric, score: Score, spec: ScoreSpec) -> tuple[bool, bool, float]:
@@ -163,7 +160,8 @@ def _mean(metric: ReferenceMetric, rows: Sequence[Sequence[Score]]) -> list[Scor
 
 
 def _mean_score(name: str, scores: Sequence[Score]) -> Score:
-    rows = [{**_row(number, score), **_without_flags(score.details)} for number, score in enumerate(scores, 1)]
+    of_each = [{**_row(number, score), **score.details} for number, score in enumerate(scores, 1)]
+    rows = [{name: value for name, value in row.items() if name != "flags"} for row in of_each]
     flags = list(dict.fromkeys(flag for score in scores for flag in score.details.get("flags", ())))
     values = [score.value for score in scores if score.value is not None]
     details = {"reference": f"{_MEAN} {len(values)} of {len(scores)}", "references": rows, "flags": flags}
@@ -184,7 +182,3 @@ def _errors(rows: Sequence[Sequence[Score]]) -> list[Score]:
 
 def _row(number: int, score: Score) -> Row:
     return {"reference": number, "value": score.value, "reason": score.reason}
-
-
-def _without_flags(details: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in details.items() if name != "flags"}
