@@ -161,7 +161,7 @@ async def test_only_files_of_the_index_are_served(tmp_path: Path, path: str, sta
     home = tmp_path / "outputs"
     for file in ("calibration/calibration.html", "calibration/calibration.json", "calibration/other.html", "labels/d/label.html"):
         (run.root / file).parent.mkdir(parents=True, exist_ok=True)
-        (run.root / file).write_text("{}" if file.endswith(".json") else PAGE)
+        (run.root / file).write_text('{"scores": {}}' if file.endswith(".json") else PAGE)
     (run.root / "labels" / "linked").symlink_to(run.root / "labels" / "d")
     for file in ("a/history/history.html", "a/history/history.csv", ".store/drift/0f.html", ".store/calls.html"):
         (home / file).parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def test_nothing_is_wider_than_the_screen(tmp_path: Path, columns: int, count: i
     lines = text_of(data_of(tmp_path, rows), columns)
     assert max(map(columns_of, lines)) <= columns
     assert not [line for line in lines if "\x1b" in line or "\u202e" in line]
-    assert len(lines) <= (29 if columns > 60 else 48), "a name of sixty characters takes lines, and loses none"
+    assert len(lines) <= 52, "a name of sixty characters takes lines, and loses none"
 
 
 @pytest.mark.parametrize(
