@@ -120,10 +120,9 @@ def reference_of(labels: PeopleLabels, spec: ScoreSpec, threshold: float | None)
     known = ~np.isnan(ratings)
     # rounded, so that equal means are equal whatever the order of the ratings: ranks depend on ties
     means = np.round(np.nansum(ratings, axis=1) / np.sum(known, axis=1), _PLACES)
+    several = bool(np.any(np.sum(known, axis=1) > 1))
     if spec.choice:
-        return PeopleReference(
-            means, most_chosen(ratings), ratings, "majority" if np.any(np.sum(known, axis=1) > 1) else "single"
-        )
+        return PeopleReference(means, most_chosen(ratings), ratings, "majority" if several else "single")
     ends = [end for end in (spec.low, spec.high) if end is not None]
     is_binary = bool(np.isin(ratings[known], ends).all())
     limit = labels.threshold if labels.threshold is not None else threshold
@@ -131,7 +130,6 @@ def reference_of(labels: PeopleLabels, spec: ScoreSpec, threshold: float | None)
         limit = spec.high if spec.higher_is_better else spec.low
     by_rating = verdicts_of(ratings.ravel(), spec, limit).reshape(ratings.shape)
     verdicts = majority(by_rating) if is_binary else verdicts_of(means, spec, limit)
-    several = bool(np.any(np.sum(known, axis=1) > 1))
     rule: Reference = ("majority" if is_binary else "mean") if several else "single"
     return PeopleReference(means, verdicts, by_rating, rule)
 

@@ -69,17 +69,11 @@ def compare_sides(
     """
     differences = [_differences(base, candidate) for candidate in candidates]
     problems = _unknown_effects([base, *candidates], settings)
-    problems += [
-        problem
-        for candidate, of_candidate in zip(candidates, differences, strict=True)
-        for problem in _refusals(base, candidate, of_candidate, settings)
-    ]
+    for each in zip(candidates, differences, strict=True):
+        problems += _refusals(base, *each, settings)
     if problems:
         raise ConfigError(TITLE, problems)
-    measured = [
-        _measured(base, candidate, of_candidate, settings)
-        for candidate, of_candidate in zip(candidates, differences, strict=True)
-    ]
+    measured = [_measured(base, *each, settings) for each in zip(candidates, differences, strict=True)]
     modes = [Modes.of(side) for side in (base, *candidates)]
     of_modes = [_measured(modes[0], own, of_own, settings) for own, of_own in zip(modes[1:], differences, strict=True)]
     comparisons = []

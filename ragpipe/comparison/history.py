@@ -28,54 +28,46 @@ from ragpipe.store.run_tables import read_json
 SCORE, FAILURE_MODE = "score", "failure_mode"
 """The kinds of rows."""
 _TEXT, _REAL, _WHOLE, _FLAG = pa.string(), pa.float64(), pa.int64(), pa.bool_()
-HISTORY = pa.schema(
-    [
-        pa.field(name, kind, metadata={"description": text})
-        for name, kind, text in (
-            ("run_id", _TEXT, "id of the run"),
-            ("created_at", _TEXT, "when it was started (ISO 8601, UTC)"),
-            ("judge", _TEXT, "name of the judge"),
-            ("data", _TEXT, "name of the data set"),
-            ("n_cases", _WHOLE, "cases of the run"),
-            ("iterations", _WHOLE, "iterations that are scored"),
-            ("cost_usd", _REAL, "price of the replies behind the results, in US dollars; null where none is known"),
-            ("kind", _TEXT, "score or failure_mode"),
-            (
-                "score",
-                _TEXT,
-                "name of the score, or of the failure mode: a value is 1 for a case that has it, 0 for one that has not",
-            ),
-            ("series", _TEXT, "equal where the score was measured in the same way"),
-            ("headline", _FLAG, "whether it is weighted or gated in this run"),
-            ("low", _REAL, "lower end of its scale; null without one"),
-            ("high", _REAL, "upper end of its scale"),
-            ("higher_is_better", _FLAG, "direction of the score"),
-            ("n", _WHOLE, "cases with a value"),
-            ("mean", _REAL, "mean in the native scale"),
-            ("interval_low", _REAL, "its interval, clustered by question"),
-            ("interval_high", _REAL, "its interval, clustered by question"),
-            ("pass_rate", _REAL, "share of cases that passed; null without a threshold"),
-            (
-                "noise_floor",
-                _REAL,
-                "difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs; null for one iteration",
-            ),
-            ("before_run", _TEXT, "the newest earlier run of the series; null for the first"),
-            ("before_n", _WHOLE, "cases that both runs have a value for"),
-            ("before_mean", _REAL, "mean of that run over these cases"),
-            ("before_difference", _REAL, "this run less that one, over these cases"),
-            ("before_low", _REAL, "its interval, paired and clustered by question"),
-            ("before_high", _REAL, "its interval, paired and clustered by question"),
-            ("before_state", _TEXT, "better, worse, same or inconclusive"),
-            ("before_reason", _TEXT, "why it is inconclusive"),
-            ("first_run", _TEXT, "the first run of the series; null for the first itself"),
-            ("first_difference", _REAL, "this run less the first, over the cases of both"),
-            ("first_low", _REAL, "its interval"),
-            ("first_high", _REAL, "its interval"),
-            ("first_state", _TEXT, "better, worse, same or inconclusive"),
-        )
-    ]
+_COLUMNS = (
+    ("run_id", _TEXT, "id of the run"),
+    ("created_at", _TEXT, "when it was started (ISO 8601, UTC)"),
+    ("judge", _TEXT, "name of the judge"),
+    ("data", _TEXT, "name of the data set"),
+    ("n_cases", _WHOLE, "cases of the run"),
+    ("iterations", _WHOLE, "iterations that are scored"),
+    ("cost_usd", _REAL, "price of the replies behind the results, in US dollars; null where none is known"),
+    ("kind", _TEXT, "score or failure_mode"),
+    ("score", _TEXT, "name of the score, or of the failure mode: a value is 1 for a case that has it, 0 for one that has not"),
+    ("series", _TEXT, "equal where the score was measured in the same way"),
+    ("headline", _FLAG, "whether it is weighted or gated in this run"),
+    ("low", _REAL, "lower end of its scale; null without one"),
+    ("high", _REAL, "upper end of its scale"),
+    ("higher_is_better", _FLAG, "direction of the score"),
+    ("n", _WHOLE, "cases with a value"),
+    ("mean", _REAL, "mean in the native scale"),
+    ("interval_low", _REAL, "its interval, clustered by question"),
+    ("interval_high", _REAL, "its interval, clustered by question"),
+    ("pass_rate", _REAL, "share of cases that passed; null without a threshold"),
+    (
+        "noise_floor",
+        _REAL,
+        "difference of two means that the judge's noise alone makes in 1 of 20 pairs of runs; null for one iteration",
+    ),
+    ("before_run", _TEXT, "the newest earlier run of the series; null for the first"),
+    ("before_n", _WHOLE, "cases that both runs have a value for"),
+    ("before_mean", _REAL, "mean of that run over these cases"),
+    ("before_difference", _REAL, "this run less that one, over these cases"),
+    ("before_low", _REAL, "its interval, paired and clustered by question"),
+    ("before_high", _REAL, "its interval, paired and clustered by question"),
+    ("before_state", _TEXT, "better, worse, same or inconclusive"),
+    ("before_reason", _TEXT, "why it is inconclusive"),
+    ("first_run", _TEXT, "the first run of the series; null for the first itself"),
+    ("first_difference", _REAL, "this run less the first, over the cases of both"),
+    ("first_low", _REAL, "its interval"),
+    ("first_high", _REAL, "its interval"),
+    ("first_state", _TEXT, "better, worse, same or inconclusive"),
 )
+HISTORY = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
 
 
 Measure = tuple[str, str]

@@ -391,16 +391,11 @@ def _bins(x: Floats, y: Floats) -> list[tuple[str, str, str, str, int]]:
     """`BINS` x `BINS` squares, the more cases the more opaque (square root): place, side, opacity and count."""
     counts, _, _ = np.histogram2d(x, y, bins=BINS, range=[[0, 1], [0, 1]])
     step, most = _SIDE / BINS, counts.max()
-    return [
-        (
-            f"{column * step:g}",
-            f"{(BINS - 1 - row) * step:g}",
-            f"{step:g}",
-            f"{math.sqrt(counts[column, row] / most):.2f}",
-            int(counts[column, row]),
-        )
-        for column, row in np.argwhere(counts > 0).tolist()
-    ]
+    bins = []
+    for column, row in np.argwhere(counts > 0).tolist():
+        n, left, top = int(counts[column, row]), f"{column * step:g}", f"{(BINS - 1 - row) * step:g}"
+        bins.append((left, top, f"{step:g}", f"{math.sqrt(n / most):.2f}", n))
+    return bins
 
 
 @dataclass(frozen=True)
@@ -458,30 +453,16 @@ class CalibrationPoint:
 
 def calibration_plot(points: Sequence[CalibrationPoint], heads: tuple[str, str] = ("judge", "people")) -> Markup:
     """People's labels over the judge's scores: on the diagonal both agree. `heads` name the axes; scores and labels lie in 0 to 1."""
-    marks = [
-        (
-            point,
-            *(f"{place:.1f}" for place in (_SIDE * point.score, _SIDE * (1 - point.label))),
-            _reach(point),
-            _radius(point.n),
-        )
-        for point in points
-    ]
+    marks = []
+    for point in points:
+        x, y, interval = f"{_SIDE * point.score:.1f}", f"{_SIDE * (1 - point.label):.1f}", ""
+        if point.low is not None and point.high is not None:
+            interval = f"M{x} {_SIDE * (1 - point.low):.1f}V{_SIDE * (1 - point.high):.1f}"
+        marks.append((point, x, y, interval, f"{min(9.0, 3 + math.sqrt(point.n) / 3):.1f}"))
     label = f"{heads[1]} against {heads[0]}, {sum(point.n for point in points):,} cases: " + "; ".join(
         f"{point.score:.2f} → {point.label:.2f} (n = {point.n:,})" for point in points
     )
     return Markup(_macros().calibration(_SIDE, marks, heads, label))
-
-
-def _reach(point: CalibrationPoint) -> str:
-    """The path of the interval."""
-    if point.low is None or point.high is None:
-        return ""
-    return f"M{_SIDE * point.score:.1f} {_SIDE * (1 - point.low):.1f}V{_SIDE * (1 - point.high):.1f}"
-
-
-def _radius(n: int) -> str:
-    return f"{min(9.0, 3 + math.sqrt(n) / 3):.1f}"
 
 
 def confusion_matrix(

@@ -179,16 +179,9 @@ def _heat_cell(row: Figures, score: Figures, candidate: str) -> HeatCell:
 
 def flip_rows(scores: Mapping[str, Figures], candidate: str) -> list[tuple[str, list[FlipButton]]]:
     """For every score with verdicts on both sides the counts of its changed and kept verdicts, as links."""
-    return [
-        (
-            name,
-            [
-                FlipButton(
-                    kind, words, score["verdicts"][kind], page_address(**{"with": candidate, "score": name, "flip": kind})
-                )
-                for kind, words in FLIPS.items()
-            ],
-        )
-        for name, score in scores.items()
-        if score["verdicts"]
-    ]
+    rows = []
+    for name, score in scores.items():
+        if verdicts := score["verdicts"]:
+            links = {kind: page_address(**{"with": candidate, "score": name, "flip": kind}) for kind in FLIPS}
+            rows.append((name, [FlipButton(kind, words, verdicts[kind], links[kind]) for kind, words in FLIPS.items()]))
+    return rows

@@ -213,7 +213,7 @@ class Progress:
     the event loop. It ends with the work, and nothing that goes wrong in it touches the work.
 
     `source` reads the counters, in that thread; `keep` is called with every state that was read, and with the last one. Without
-    `ends_with_line` nothing is left of the display. `clock` counts seconds.
+    `ends_with_line` nothing is left of the display. `clock` counts seconds. `live` is the line on a terminal while it changes, else None.
     """
 
     def __init__(
@@ -231,24 +231,19 @@ class Progress:
         self._label, self._noun, self._ends_with_line = label, noun, ends_with_line
         self._start = clock()
         self._next_plain = self._start + FIRST_PLAIN_S
-        self._live: Live | None = None
+        self.live: Live | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-
-    @property
-    def live(self) -> Live | None:
-        """The line on the terminal while it changes; None elsewhere."""
-        return self._live
 
     def tick(self) -> None:
         """Look at the counters, and show them where that is due."""
         state = self._source()
         self._keep(state)
-        if self._live is not None:
+        if self.live is not None:
             from rich.text import Text
 
-            width = self._live.console.width - 1  # some terminals break a line that is as wide as they are
-            self._live.update(Text(self._line(state, width=width), no_wrap=True, overflow="crop"), refresh=True)
+            width = self.live.console.width - 1  # some terminals break a line that is as wide as they are
+            self.live.update(Text(self._line(state, width=width), no_wrap=True, overflow="crop"), refresh=True)
         elif self._clock() >= self._next_plain and state.cases.done < state.cases.total:
             self._next_plain = self._clock() + PLAIN_S
             self._write(self._line(state))
@@ -259,8 +254,8 @@ class Progress:
             from rich.live import Live
 
             console = Console(file=self._stream, markup=False, highlight=False, emoji=False)  # type: ignore[arg-type]
-            self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
-            self._live.start()
+            self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+            self.live.start()
         self.tick()
         self._thread = threading.Thread(target=self._run, name="ragpipe progress", daemon=True)
         self._thread.start()
@@ -270,9 +265,9 @@ class Progress:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
-        if self._live:
-            self._live.stop()
-            self._live = None
+        if self.live:
+            self.live.stop()
+            self.live = None
         state = self._source()
         if self._ends_with_line:
             self._write(self._line(state, is_ended=True))

@@ -89,17 +89,15 @@ class JsonList:
     def __init__(self) -> None:
         self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
         self._pieces: list[bytes] = []
-        self._length = 0
 
     def append(self, value: Any) -> None:
         """Add a value, with its control characters shown as escapes."""
-        text = ("," if self._length else "[") + _printable_json(value)
+        text = ("," if self._pieces else "[") + _printable_json(value)
         self._pieces.append(self._gzip.compress(text.encode()))
-        self._length += 1
 
     def block(self, name: str) -> DataBlock:
         """The list as a block, at the end."""
-        end = b"]" if self._length else b"[]"
+        end = b"]" if self._pieces else b"[]"
         packed = b"".join([*self._pieces, self._gzip.compress(end), self._gzip.flush()])
         return DataBlock(name, base64.b64encode(packed).decode("ascii"))
 
@@ -143,7 +141,6 @@ class TextPool:
         self._numbers: dict[bytes, int] = {}
         self._texts: list[str] = []
         self._blocks: list[DataBlock] = []
-        self._closed = 0
 
     def number(self, text: str) -> int:
         """The number of a text: block `<prefix><number // TEXTS_PER_BLOCK>`, place `number % TEXTS_PER_BLOCK`."""
@@ -167,8 +164,7 @@ class TextPool:
         yield from self.full_blocks()
 
     def _close(self) -> None:
-        self._blocks.append(json_block(f"{self._prefix}{self._closed}", self._texts))
-        self._closed += 1
+        self._blocks.append(json_block(f"{self._prefix}{(len(self._numbers) - 1) // TEXTS_PER_BLOCK}", self._texts))
         self._texts = []
 
 

@@ -99,10 +99,9 @@ def sweep_section(jobs: Sequence[Job], rows: Sequence[_Row], judgings: Mapping[i
         rows: those of `comparison.parquet`.
         judgings: the jobs that were judged otherwise than the first one.
     """
-    names = compared_scores(jobs)
+    names = _ordered(compared_scores(jobs))
     if not names:
         return None
-    names = _ordered(names)
     labels = _short_labels(jobs)
     tables = [_score_table(jobs, rows, name, names[1:] if name == names[0] else None, labels) for name in names]
     more = [f"{plural(len(names) - 1, 'other score')} in comparison.html"] if names[1:] else []

@@ -95,29 +95,14 @@ def gates_section(data: ReportData) -> Section | None:
     ranked = sorted(gates, key=lambda gate: _RANKS.get(gate["outcome"], len(_RANKS)))
     chart = Chart("", limit_table([_limit_row(gate, data) for gate in ranked], "gates"))
     first = sorted(gates, key=lambda gate: gate["verdict"] == "passed")[:_ROWS]
-    rows = tuple(
-        TableRow(
-            (
-                Verbatim(gate["name"]),
-                gate["tier"],
-                value_text(gate),
-                limit(gate),
-                whole(gate["n_ok"]),
-                percentage(gate["coverage"]),
-                gate["verdict"].replace("_", " "),
-                gate["outcome"],
-                Verbatim(gate["sentence"]),
-            ),
-            EVERYWHERE if gate in first else PAGES,
-        )
-        for gate in gates
-    )
-    return Section(
-        "gates",
-        "Gates",
-        (chart, Table(_COLUMNS, rows, shown_in=EVERYWHERE - HTML), *_against_baseline(gates), *_powers(data)),
-        folded=True,
-    )
+    rows = []
+    for gate in gates:
+        figures = (value_text(gate), limit(gate), whole(gate["n_ok"]), percentage(gate["coverage"]))
+        words = (gate["verdict"].replace("_", " "), gate["outcome"], Verbatim(gate["sentence"]))
+        cells = (Verbatim(gate["name"]), gate["tier"], *figures, *words)
+        rows.append(TableRow(cells, EVERYWHERE if gate in first else PAGES))
+    table = Table(_COLUMNS, tuple(rows), shown_in=EVERYWHERE - HTML)
+    return Section("gates", "Gates", (chart, table, *_against_baseline(gates), *_powers(data)), folded=True)
 
 
 def _against_baseline(gates: Sequence[Mapping[str, Any]]) -> Iterator[Note]:

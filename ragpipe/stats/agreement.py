@@ -87,12 +87,9 @@ def squared_by_chance(old: Floats, new: Floats) -> float:
 
 def pearson(old: Floats, new: Floats) -> Coefficient:
     """Linear correlation (Pearson 1895): the sum of the products of both deviations over the root of both sums of squares."""
-    check_pairs(old, new)
+    if (undefined := _undefined(old, new)) is not None:
+        return undefined
     n = len(old)
-    if n < 2:
-        return Coefficient(n, reason="no_pairs" if n == 0 else "one_pair")
-    if _constant(old) or _constant(new):
-        return Coefficient(n, reason="no_spread")
     a, b = old - math.fsum(old.tolist()) / n, new - math.fsum(new.tolist()) / n
     a, b = a / np.max(np.abs(a)), b / np.max(np.abs(b))  # neither squares nor their product leave the range of a float
     top = math.fsum((a * b).tolist())
@@ -108,12 +105,9 @@ def kendall(old: Floats, new: Floats) -> Coefficient:
     """Rank correlation by pairs of cases (Kendall 1945, tau-b): pairs that both series put in the same order less those
     that they put in opposite orders, over the geometric mean of the pairs that each series puts in any order at all.
     """
-    check_pairs(old, new)
+    if (undefined := _undefined(old, new)) is not None:
+        return undefined
     n = len(old)
-    if n < 2:
-        return Coefficient(n, reason="no_pairs" if n == 0 else "one_pair")
-    if _constant(old) or _constant(new):
-        return Coefficient(n, reason="no_spread")
     classes = (np.unique(series, return_inverse=True, return_counts=True)[1:] for series in (old, new))
     (few, sizes), (many, others) = sorted(classes, key=lambda series: len(series[1]))
     same_less_opposite, seen = 0, np.zeros(len(others), dtype=np.int64)
@@ -142,8 +136,13 @@ def check_pairs(old: Floats, new: Floats) -> None:
         raise ValueError("a pair without two finite values is no pair: leave it out")
 
 
-def _constant(values: Floats) -> bool:
-    return not np.any(values != values[0])
+def _undefined(old: Floats, new: Floats) -> Coefficient | None:
+    """Why there is no correlation of two series; None where there is one."""
+    check_pairs(old, new)
+    if len(old) < 2:
+        return Coefficient(len(old), reason="one_pair" if len(old) else "no_pairs")
+    is_constant = any(np.all(values == values[0]) for values in (old, new))
+    return Coefficient(len(old), reason="no_spread") if is_constant else None
 
 
 def _within(value: float) -> float:

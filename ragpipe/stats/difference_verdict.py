@@ -169,8 +169,9 @@ def decide_drop(paired: PairedDifference, max_drop: float, *, span: float | None
     interval, difference = paired.interval, paired.difference
     if difference is None:
         return DropVerdict("inconclusive", None, reason=paired.reason)
-    drop = -difference
-    p_value = _p_of_drop(paired, drop)
+    drop, p_value = -difference, paired.p_value
+    if p_value is not None:  # signs and Student's t are symmetric: half of the two-sided one
+        p_value = p_value / 2 if drop > 0 else 1 - p_value / 2
     if interval is None:
         return DropVerdict("inconclusive", drop, p_value=p_value, reason=paired.reason)
     ends = -interval.high, -interval.low
@@ -226,13 +227,6 @@ def _state(
     if wide.low > 0 or wide.high < 0:
         return ("better" if (wide.low > 0) == higher_is_better else "worse"), None
     return "inconclusive", "too_wide"
-
-
-def _p_of_drop(paired: PairedDifference, drop: float) -> float | None:
-    """The one-sided p-value for a drop above 0: signs and Student's t are symmetric, so half of the two-sided one."""
-    if paired.p_value is None:
-        return None
-    return paired.p_value / 2 if drop > 0 else 1 - paired.p_value / 2
 
 
 def _rules_out(paired: PairedDifference, max_drop: float, span: float | None, risk: float) -> bool:
