@@ -267,14 +267,8 @@ def _pairs(ratings: Floats, verdicts: Floats, questions: Whole) -> RatedCases:
     """Every ordered pair of two people's labels of a case as a row."""
     orders = list(permutations(range(ratings.shape[1]), 2))
     first, second = (np.array([order[side] for order in orders]) for side in (0, 1))
-    pairs = RatedCases(
-        ratings[:, first].ravel(),
-        verdicts[:, first].ravel(),
-        ratings[:, second].ravel(),
-        verdicts[:, second].ravel(),
-        np.repeat(questions, len(orders)),
-    )
-    return pairs.with_values()
+    one, other = ((ratings[:, side].ravel(), verdicts[:, side].ravel()) for side in (first, second))
+    return RatedCases(*one, *other, np.repeat(questions, len(orders))).with_values()
 
 
 def _of_all(ratings: Floats, verdicts: Floats, questions: Whole, spec: ScoreSpec, level: float) -> Statistics:

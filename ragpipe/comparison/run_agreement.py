@@ -78,16 +78,9 @@ def _judgements(run: Mapping[int, Path]) -> pa.Table:
 
 def _paired(name: str, pairs: Pairs, old: _Tables, new: _Tables, declared: Mapping[str, Any]) -> PairedScore:
     """A score of the judgements that both runs have; a verdict is 1 or 0."""
-    verdict = verdict_column(name)
-    return PairedScore(
-        name,
-        declared,
-        pairs.questions,
-        _numbers(old, name)[pairs.base],
-        _numbers(new, name)[pairs.candidate],
-        _numbers(old, verdict)[pairs.base],
-        _numbers(new, verdict)[pairs.candidate],
-    )
+    columns = (name, verdict_column(name))
+    values, verdicts = ((_numbers(old, column)[pairs.base], _numbers(new, column)[pairs.candidate]) for column in columns)
+    return PairedScore(name, declared, pairs.questions, *values, *verdicts)
 
 
 def _change(score: PairedScore, pairs: Pairs, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

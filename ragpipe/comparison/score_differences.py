@@ -97,18 +97,11 @@ class PairedScore:
         return replace(verdict, state=narrowed.state, reason=reason, n_needed=None, p_adjusted=narrowed.p_adjusted)
 
     def _decided(self, settings: CompareSettings, places: Whole, candidate: Floats) -> DifferenceVerdict:
-        low, high = self.declared["low"], self.declared["high"]
-        base = self.base[places]
-        means = float(np.mean(base)), float(np.mean(candidate))
+        low, high, rises = (self.declared[key] for key in ("low", "high", "higher_is_better"))
+        base, questions, level = self.base[places], self.questions[places], settings.level
+        effect = settings.smallest(self.name, self.declared, (float(np.mean(base)), float(np.mean(candidate))))
         return decide_difference(
-            base,
-            candidate,
-            self.questions[places],
-            low=low,
-            high=high,
-            smallest_effect=settings.smallest(self.name, self.declared, means),
-            higher_is_better=self.declared["higher_is_better"],
-            level=settings.level,
+            base, candidate, questions, low=low, high=high, smallest_effect=effect, higher_is_better=rises, level=level
         )
 
     def document(self, verdict: DifferenceVerdict | None, *, headline: bool = False) -> dict[str, Any]:

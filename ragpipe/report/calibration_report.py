@@ -134,15 +134,10 @@ def calibration_table(calibration: Calibration) -> tuple[list[str], list[list[st
     keys = tuple(key for key in dict.fromkeys(keys) if any(key in score.statistics for score in scores.values()))
     with_verdicts = any(score.prevalence is not None for score in scores.values())
     heads = ["score", "labels", *(_HEADS.get(key, key) for key in keys), *(["passed by people"] * with_verdicts)]
-    rows = [
-        [
-            name,
-            str(_counted_labels(score)),
-            *(estimate_text(score.statistics.get(key), signed=key == "difference") for key in keys),
-            *([estimate_text(score.prevalence)] * with_verdicts),
-        ]
-        for name, score in scores.items()
-    ]
+    rows = []
+    for name, score in scores.items():
+        figures = (estimate_text(score.statistics.get(key), signed=key == "difference") for key in keys)
+        rows.append([name, str(_counted_labels(score)), *figures, *([estimate_text(score.prevalence)] * with_verdicts)])
     return heads, rows
 
 

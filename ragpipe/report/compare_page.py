@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -197,24 +197,22 @@ def compare_page(
     names = side_names(document)
     main = main_score(document)
     rows = compared_rows(base, candidates, comparisons, main, limit)
-    body = (
-        _environment()
-        .get_template("compare.html.jinja")
-        .render(
-            document=document,
-            base=names[0],
-            names=names[1:],
-            sides=side_lines(document),
-            panels=[_panel(document, item, names, rows) for item in document["comparisons"]],
-            rows=rows,
-            worst=list(_worst(rows, document, names)),
-            slices=list(rows.slices()),
-            methods=list(dict.fromkeys(rows.methods)),
-            scores=_score_names(document),
-            flips=FLIPS,
-            mode_heads=MODE_HEADS,
-            main=main,
-        )
+    environment = page_environment(_TEMPLATES)
+    environment.filters["after_state"] = lambda sentence, state: sentence.removeprefix(f"{state}: ")
+    body = environment.get_template("compare.html.jinja").render(
+        document=document,
+        base=names[0],
+        names=names[1:],
+        sides=side_lines(document),
+        panels=[_panel(document, item, names, rows) for item in document["comparisons"]],
+        rows=rows,
+        worst=list(_worst(rows, document, names)),
+        slices=list(rows.slices()),
+        methods=list(dict.fromkeys(rows.methods)),
+        scores=_score_names(document),
+        flips=FLIPS,
+        mode_heads=MODE_HEADS,
+        main=main,
     )
     style = core_style() + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("cases.css", "compare.css"))
     return Page(f"{' → '.join(names)} · ragpipe", Markup(body), style, compare_script(), _blocks(rows, document, names))
@@ -354,13 +352,6 @@ def _blocks(rows: ComparedRows, document: Mapping[str, Any], names: Sequence[str
 def _side_value(side: SideText, pool: TextPool) -> dict[str, Any]:
     contexts = [[key, place, pool.number(content)] for key, place, content in side.contexts]
     return {"a": side.answer, "e": side.error, "k": contexts, "r": side.reasons, "s": side.statuses}
-
-
-@cache
-def _environment() -> Any:
-    environment = page_environment(_TEMPLATES)
-    environment.filters["after_state"] = lambda sentence, state: sentence.removeprefix(f"{state}: ")
-    return environment
 
 
 BLOCK = 1024  # cases in memory at once

@@ -65,18 +65,12 @@ def title_line(document: Mapping[str, Any], comparison: Mapping[str, Any]) -> st
 
 def difference_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """A row of `HEADS` per score."""
-    return [
-        [
-            name + parts_mark(score),
-            figure_text(score["base_mean"]),
-            figure_text(score["candidate_mean"]),
-            difference_text(score),
-            wins_text(score),
-            state_text(score),
-            figure_text(score["detectable"]),
-        ]
-        for name, score in scores.items()
-    ]
+    rows = []
+    for name, score in scores.items():
+        means = (figure_text(score["base_mean"]), figure_text(score["candidate_mean"]))
+        verdict = (difference_text(score), wins_text(score), state_text(score), figure_text(score["detectable"]))
+        rows.append([name + parts_mark(score), *means, *verdict])
+    return rows
 
 
 def parts_mark(score: Mapping[str, Any]) -> str:
@@ -162,16 +156,12 @@ def mode_rows(modes: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     order = {"worse": 0, "better": 1}
     shown = {name: mode for name, mode in modes.items() if mode["base_mean"] or mode["candidate_mean"]}
     ordered = sorted(shown.items(), key=lambda item: (order.get(item[1]["state"], 2), -abs(item[1]["difference"])))
-    return [
-        [
-            name,
-            f"{rate_text(mode['base_mean'])} -> {rate_text(mode['candidate_mean'])}",
-            f"{whole(mode['base_n'])} -> {whole(mode['candidate_n'])}",
-            difference_text(mode),
-            state_text(mode),
-        ]
-        for name, mode in ordered
-    ]
+    rows = []
+    for name, mode in ordered:
+        rates = f"{rate_text(mode['base_mean'])} -> {rate_text(mode['candidate_mean'])}"
+        cases = f"{whole(mode['base_n'])} -> {whole(mode['candidate_n'])}"
+        rows.append([name, rates, cases, difference_text(mode), state_text(mode)])
+    return rows
 
 
 def mode_lines(comparison: Mapping[str, Any], side: Mapping[str, Any], *, slices: int = NAMED) -> Iterator[str]:

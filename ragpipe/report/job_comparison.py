@@ -318,15 +318,10 @@ def _place(rows: Sequence[dict[str, Any]], shared: Mapping[SharedKey, SharedQues
 
 def _is_behind(row: dict[str, Any], own: SharedQuestions, top: SharedQuestions, pairs: int) -> bool:
     """Whether a job is worse than the highest one, with a p-value that stands for so many pairs; the row gets their difference."""
-    low, high = own.scale["low"], own.scale["high"]
+    low, high, rises = (own.scale[key] for key in ("low", "high", "higher_is_better"))
+    effect = SMALLEST_SHARE * (high - low)
     verdict = decide_difference(
-        top.values,
-        own.values,
-        low=low,
-        high=high,
-        smallest_effect=SMALLEST_SHARE * (high - low),
-        higher_is_better=own.scale["higher_is_better"],
-        level=own.level,
+        top.values, own.values, low=low, high=high, smallest_effect=effect, higher_is_better=rises, level=own.level
     )
     paired = verdict.paired
     row["to_best"] = paired.difference

@@ -277,16 +277,10 @@ class Report:
 
     def for_medium(self, medium: Medium) -> Report:
         """The report with what this medium shows, in the same order. Sections without any part are left out."""
-        sections = (
-            replace(section, parts=tuple(_parts_for(section.parts, medium)))
-            for section in self.sections
-            if medium in section.shown_in
-        )
-        return replace(
-            self,
-            notices=tuple(note for note in self.notices if medium in note.shown_in),
-            sections=tuple(section for section in sections if section.parts),
-        )
+        shown = (section for section in self.sections if medium in section.shown_in)
+        sections = (replace(section, parts=tuple(_parts_for(section.parts, medium))) for section in shown)
+        notices = tuple(note for note in self.notices if medium in note.shown_in)
+        return replace(self, notices=notices, sections=tuple(section for section in sections if section.parts))
 
 
 def _parts_for(parts: Sequence[SectionPart], medium: Medium) -> Iterator[SectionPart]:

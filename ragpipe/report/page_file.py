@@ -237,22 +237,12 @@ def page_pieces(page: Page, side: SideFolder | None = None) -> Iterator[str]:
             raise ValueError(f"the {kind} of the page {page.title!r} contains its own end tag")
     inside = list(page.blocks) if side is None else divided_blocks(page.blocks, side)
     is_divided = any(block.name == "files" for block in inside)
-    policy = _POLICY.format(
-        style=content_hash(page.style),
-        script=content_hash(page.script),
-        loaded=" 'self'" if is_divided else "",
-        types=POLICY if is_divided else "'none'",
-    )
-    if page.connects:
-        policy += "; connect-src 'self'"
-    yield str(
-        _BEGINNING.format(
-            policy=Markup(policy),  # its quotes are its own
-            title=printable(page.title),
-            style=Markup(page.style),
-            body=Markup(printable(page.body)),
-        )
-    )
+    style, script = content_hash(page.style), content_hash(page.script)
+    loaded, types = (" 'self'", POLICY) if is_divided else ("", "'none'")
+    policy = _POLICY.format(style=style, script=script, loaded=loaded, types=types)
+    policy = Markup(policy + "; connect-src 'self'" * page.connects)  # its quotes are its own
+    body = Markup(printable(page.body))
+    yield str(_BEGINNING.format(policy=policy, title=printable(page.title), style=Markup(page.style), body=body))
     for number, block in enumerate(inside):
         yield "\n" * (number > 0) + _BLOCK.format(name=block.name, text=block.text)
     yield str(_END.format(script=Markup(page.script)))

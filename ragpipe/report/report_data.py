@@ -352,9 +352,5 @@ def _plot(score: Mapping[str, Any], declared: Mapping[str, Any]) -> Plot | None:
         return round(min(1.0, max(0.0, float(value - low) / float(high - low))) * 100, 2)
 
     bounds, threshold = score["interval"], declared["threshold"]
-    return Plot(
-        place(score["mean"]),
-        place(bounds["low"]) if bounds else None,
-        place(bounds["high"]) if bounds else None,
-        None if threshold is None else place(threshold),
-    )
+    low_end, high_end = (place(bounds["low"]), place(bounds["high"])) if bounds else (None, None)
+    return Plot(place(score["mean"]), low_end, high_end, None if threshold is None else place(threshold))

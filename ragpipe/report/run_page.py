@@ -70,18 +70,9 @@ def write_run_page(path: Path, report: Report, cases: RunCases | None) -> list[P
 def run_page(report: Report, cases: RunCases | None) -> Page:
     """The page. Its blocks are read from the run as they are asked for. Raises DataError."""
     shown = cases if cases is not None and len(cases.rows) else None
-    body = (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(
-            front=front_markup(report),
-            methods=report.methods,
-            pages=report.pages,
-            key=method_key,
-            cases=shown,
-            worst=list(static_cases(shown)) if shown else (),
-        )
-    )
+    front, worst = front_markup(report), list(static_cases(shown)) if shown else ()
+    template = page_environment(TEMPLATES).get_template("report.html.jinja")
+    body = template.render(front=front, methods=report.methods, pages=report.pages, key=method_key, cases=shown, worst=worst)
     script = report_script() if shown else ""
     style = core_style() + "".join(map(_template_text, _STYLES))
     return Page(f"{report.name} · ragpipe", Markup(body), style, script, shown.blocks() if shown else ())
@@ -94,11 +85,6 @@ def report_script() -> str:
 
 def _template_text(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-@cache
-def _environment() -> Any:
-    return page_environment(TEMPLATES)
 
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"

@@ -465,10 +465,8 @@ def _trust(data: ReportData) -> Iterator[tuple[str, str]]:
                 its = "its" if len(names) == 1 else "their"
                 yield code, f"{', '.join(names)} {verdict} {its} calibration against human labels"
         if not (failed or passed or metrics["judge"]["calibrated"]):
-            yield (
-                "uncalibrated",
-                "the judge is not calibrated against human labels: how often its verdicts are right is not known",
-            )
+            text = "the judge is not calibrated against human labels: how often its verdicts are right is not known"
+            yield "uncalibrated", text
     if failed_judgements := metrics["n_failed_judgements"]:
         yield "judgements_failed", f"{plural(failed_judgements, 'judgement')} with an error"
     if errors := metrics["overall"]["operations"]["n_error"]:
