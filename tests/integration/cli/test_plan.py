@@ -223,7 +223,7 @@ def figures(text: str) -> dict[str, int]:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("_many")
-def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_of_many_cases_is_estimated_and_replies_of_finished_blocks_are_counted(capfd: pytest.CaptureFixture[str]) -> None:
     with serving(faults=["401:after=700"]) as server:
         assert main([*WORDS, f"judge.api_base={server.url}"]) not in (0, 3, 4)
         answered = sum(line["status"] == 200 for line in server.log)
@@ -235,7 +235,9 @@ def test_a_plan_of_many_cases_is_estimated_and_what_is_stored_is_counted(capfd: 
     assert asked == MANY // 2 - answered
     counts = figures("".join(capfd.readouterr()))
     assert (counts["cases"], counts["of"]) == (MANY, 1_000)
-    assert (counts["stored"], counts["new"]) == (answered, asked)
+    # the replies of finished blocks are counted; of the block that was cut off, the blocks that are looked at say nothing
+    assert answered - 500 < counts["stored"] <= answered
+    assert counts["stored"] + counts["new"] == answered + asked
 
 
 @pytest.mark.usefixtures("_many")
