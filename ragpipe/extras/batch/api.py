@@ -128,8 +128,7 @@ class BatchApi(ABC):
     async def _object(self, method: str, path: str, body: bytes = b"", **how: Any) -> dict[str, Any]:
         """The JSON object of an answer. Raises AttemptError for any other."""
         response = await self._send(method, path, body, **how)
-        data = json_of(response)
-        if not isinstance(data, dict):
+        if not isinstance(data := json_of(response), dict):
             text = response.body[:200].decode("utf-8", "replace")
             raise AttemptError("not_an_api_answer", f"not an answer of a Batch API (a proxy?): {text}")
         return data
@@ -188,12 +187,8 @@ class OpenAIBatches(BatchApi):
         return _text(await self._object("POST", "/files", form, kind=kind, seconds=_TRANSFER_S), "id")
 
     async def create(self, token: str, upload: str | None, body: bytes) -> BatchStatus:
-        request = {
-            "input_file_id": upload,
-            "endpoint": self._endpoint,
-            "completion_window": "24h",
-            "metadata": {self._token: token},
-        }
+        request: dict[str, Any] = {"input_file_id": upload, "endpoint": self._endpoint, "completion_window": "24h"}
+        request["metadata"] = {self._token: token}
         return self._status(await self._object("POST", self._path, json.dumps(request).encode("ascii")))
 
     def outcome(self, data: dict[str, Any]) -> tuple[str, Outcome] | None:
@@ -283,16 +278,12 @@ class AnthropicBatches(BatchApi):
         return f"{self._path}/{file}/results"
 
     def _status(self, data: Any) -> BatchStatus:
-        batch, state = _text(data, "id"), _text(data, "processing_status")
+        batch, ended = _text(data, "id"), _text(data, "processing_status") == "ended"
         counts = ("succeeded", "errored", "canceled", "expired", "processing")
-        return BatchStatus(
-            batch,
-            ended=state == "ended",
-            total=sum(_count(data.get("request_counts"), name) for name in counts),
-            created_at=_seconds(data.get("created_at")),
-            expires_at=_seconds(data.get("expires_at")),
-            files=(batch,) if state == "ended" else (),
-        )
+        total = sum(_count(data.get("request_counts"), name) for name in counts)
+        created, expires = (_seconds(data.get(name)) for name in ("created_at", "expires_at"))
+        files = (batch,) if ended else ()
+        return BatchStatus(batch, ended, total=total, created_at=created, expires_at=expires, files=files)
 
 
 def _message_response(message: Mapping[str, Any]) -> Outcome:
@@ -303,8 +294,7 @@ def _message_response(message: Mapping[str, Any]) -> Outcome:
     try:
         return ApiResponse(200, {}, anthropic_completion(message, json_mode=by_tool), "")
     except Exception as error:
-        reason = f"a message that cannot be read: {type(error).__name__}"
-    return AttemptError("not_an_api_answer", reason)
+        return AttemptError("not_an_api_answer", f"a message that cannot be read: {type(error).__name__}")
 
 
 def _no_reply(why: str) -> AttemptError:

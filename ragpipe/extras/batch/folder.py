@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -55,14 +56,12 @@ class BatchMark:
     files: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class BatchFolder:
     """The folder of one batch. `lines` are read when they are first asked for."""
 
     path: Path
     mark: BatchMark
-    _lines: dict[str, Line] | None = None
-    _delivered: set[str] | None = None
     _lock: FolderLock | None = field(default=None, repr=False)
 
     @classmethod
@@ -73,7 +72,7 @@ class BatchFolder:
         """
         path = root / token
         make_folders(path, exist_ok=False)
-        folder = cls(path, BatchMark(token, judge, "intent", len(lines), time.time()), dict(lines), set())
+        folder = cls(path, BatchMark(token, judge, "intent", len(lines), time.time()))
         folder.lock()
         atomic_write(path / "body", body)
         atomic_write(path / "lines.json", json_bytes(lines))
@@ -116,26 +115,21 @@ class BatchFolder:
         if (now := type(self).open(self.path)) is not None:
             self.mark = now.mark
 
-    @property
+    @cached_property
     def lines(self) -> dict[str, Line]:
         """By key, how its question is asked. Raises DataError for a damaged file."""
-        if self._lines is None:
-            file = self.path / "lines.json"
-            try:
-                self._lines = {key: Line(*line) for key, line in json.loads(file.read_bytes()).items()}
-            except (OSError, ValueError, TypeError, AttributeError):
-                raise _unreadable(file, "no list of questions") from None
-        return self._lines
+        file = self.path / "lines.json"
+        try:
+            return {key: Line(*line) for key, line in json.loads(file.read_bytes()).items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise _unreadable(file, "no list of questions") from None
 
-    @property
+    @cached_property
     def delivered(self) -> set[str]:
         """The keys whose replies are in the call store."""
-        if self._delivered is None:
-            self._delivered = set()
-            with suppress(OSError):  # a line that a dying process cut is no key
-                noted = (self.path / "delivered").read_text("ascii", "replace").split("\n")
-                self._delivered = self.lines.keys() & set(noted)
-        return self._delivered
+        with suppress(OSError):  # a line that a dying process cut is no key
+            return self.lines.keys() & set((self.path / "delivered").read_text("ascii", "replace").split("\n"))
+        return set()
 
     @property
     def open_keys(self) -> set[str]:

@@ -95,8 +95,7 @@ class BatchJob:
                     self._sent(found)
 
     async def _found(self) -> BatchStatus | None:
-        """The batch of this folder at the provider. Without tokens: one of as many requests whose results have a key of it, which
-        is only known when it has ended."""
+        """The batch of this folder at the provider. Without tokens: an ended one, as large, whose results have a key of it."""
         mark = self.folder.mark
         batches = await self._patiently(partial(self.api.batches_since, mark.created))
         if self.api.shows_token:
@@ -117,8 +116,7 @@ class BatchJob:
         return False
 
     def _sent(self, status: BatchStatus) -> None:
-        mark = replace(self.folder.mark, state="sent", id=status.id)
-        self.folder.write(mark)
+        self.folder.write(mark := replace(self.folder.mark, state="sent", id=status.id))
         self.tell(f"batch {mark.token}: {mark.requests:,} questions, at the provider as {status.id}")
 
     async def _wait_for_end(self) -> BatchStatus:
@@ -140,8 +138,7 @@ class BatchJob:
                 token = self.folder.mark.token
                 self.tell(f"batch {token}: {late:,.0f} s past its end, so it is cancelled and collected")
                 with suppress(AttemptError):  # it has ended meanwhile
-                    cancel = partial(self.api.cancel, status.id)
-                    await self._patiently(cancel, "bad_request", "model_not_found")
+                    await self._patiently(partial(self.api.cancel, status.id), "bad_request", "model_not_found")
                 cancelled = True
             elif late > 2 * GRACE_S + _SLOWEST * self.poll_s:
                 return replace(status, ended=True)

@@ -59,11 +59,9 @@ class BatchSettings(AnyTransport):
         if judge.provider not in _WITH_ADDRESS:
             found = f"{judge.model}, and transport=batch"
             expected = f"a provider whose batches are supported: {', '.join((*_PUBLIC, *_WITH_ADDRESS))}"
-            fix = f"transport=live asks {judge.provider} question by question"
-            return Problem("", "judge.model", found, expected, fix)
+            return Problem("", "judge.model", found, expected, f"transport=live asks {judge.provider} question by question")
         if judge.api_base is None:
-            found = f"null, for {judge.provider}"
-            return Problem("", "judge.api_base", found, "the address of its Batch API", "set it")
+            return Problem("", "judge.api_base", f"null, for {judge.provider}", "the address of its Batch API", "set it")
         return None
 
     def key_variable(self, judge: JudgeSettings) -> str | None:
@@ -95,8 +93,7 @@ class BatchSettings(AnyTransport):
             return []
         else:
             prices = f"about ${by_batch:,.2f} in place of ${live:,.2f}"
-        pace = f"up to {count} of minutes to a day each"
-        return [f"by batch: {prices}, {pace}; {advice(rounds, by_batch, live)}"]
+        return [f"by batch: {prices}, up to {count} of minutes to a day each; {advice(rounds, by_batch, live)}"]
 
 
 def advice(rounds: int, by_batch: float | None, live: float | None) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from ragpipe.core.call import Call, Paid
 from ragpipe.core.errors import ProviderUnusable, RagpipeError
@@ -42,8 +43,7 @@ _SLICES = 5  # of the quiet time: a loop that was blocked must not look quiet
 _EMPTY_RETRIES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(NamedTuple):
     """What a batch has for a question, and how it was asked there."""
 
     outcome: Outcome
@@ -203,8 +203,7 @@ class BatchTransport(LiveTransport):
         try:
             while self._parked:
                 await self._quiet()
-                held = await self._attach()
-                await self._send_round(held)
+                await self._send_round(await self._attach())
                 if self._parked:  # another process has their batch in hand
                     await self.attempts.sleep(POLL_S)
         except Exception as error:
@@ -221,10 +220,8 @@ class BatchTransport(LiveTransport):
     async def _attach(self) -> set[str]:
         """Pick up the batches on disk that have questions which wait. The keys that another live process has in hand."""
         held: set[str] = set()
-        folders = await asyncio.to_thread(open_folders, self._root, self.settings.label, tuple(self._folders))
-        for folder in folders:
-            keys = folder.open_keys & self._parked.keys()
-            if not keys:
+        for folder in await asyncio.to_thread(open_folders, self._root, self.settings.label, tuple(self._folders)):
+            if not (keys := folder.open_keys & self._parked.keys()):
                 continue
             if not folder.lock():
                 held |= keys
@@ -266,16 +263,14 @@ class BatchTransport(LiveTransport):
         )
 
     def _divided(self, api: BatchApi, questions: list[Question]) -> list[_NewBatch]:
-        """The questions as batches of at most `MAX_REQUESTS` and `MAX_BYTES`, in their order: up to the first that does not fit into
-        the budget before those under way have ended. Raises BudgetUsedUp where nothing is under way and the first does not fit."""
+        """The questions in order as batches, up to the first without room in the budget. Raises BudgetUsedUp where none has."""
         batches: list[_NewBatch] = []
         for question in questions:
             form = self.provider.output_modes.form(question)
             body = self.provider.output_modes.body(question, form)
             request = api.encode(question.key, body)
             last = batches[-1] if batches else None
-            most = MAX_REQUESTS
-            if last is None or len(last.lines) >= most or last.size + len(request) > MAX_BYTES:
+            if last is None or len(last.lines) >= MAX_REQUESTS or last.size + len(request) > MAX_BYTES:
                 last = _NewBatch()
             if self._costs is not None:
                 name = _hold_name(last.token, question.key)
@@ -284,8 +279,7 @@ class BatchTransport(LiveTransport):
                 self._held[name] = held
             if not last.lines:
                 batches.append(last)
-            wire_hash = sha256(request).hexdigest()
-            last.lines[question.key] = Line(form.mode, form.limit_name, form.system_role, wire_hash)
+            last.lines[question.key] = Line(form.mode, form.limit_name, form.system_role, sha256(request).hexdigest())
             last.requests.append(request)
             last.size += len(request) + 1
         return batches
@@ -340,13 +334,11 @@ class BatchTransport(LiveTransport):
 
     def _hand_out(self, folder: BatchFolder, keys: set[str], outcomes: dict[str, Outcome]) -> None:
         """Give each question its reply, or say that the batch has none."""
-        missing = len(keys - outcomes.keys())
-        if missing:
+        if missing := len(keys - outcomes.keys()):
             self._notify(f"batch {folder.mark.token}: {missing:,} of {len(keys):,} questions have no line in its results")
         lost = AttemptError("server_error", "the batch ended without a line for it")
         self._sent_keys -= keys
-        in_order = [key for key in folder.lines if key in keys]  # a budget may end among them
-        for key in in_order:
+        for key in [key for key in folder.lines if key in keys]:  # in their order: a budget may end among them
             reply = _Reply(outcomes.get(key, lost), folder.lines[key], folder)
             if key not in self._waiting:
                 self._spare[key] = reply

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,6 @@ import numpy as np
 
 from ragpipe.core.call import Call, Paid
 from ragpipe.core.digest import sha256
-from ragpipe.extras.models.embedders import ApiEmbedder
-from ragpipe.judge.budget import Budget
 from ragpipe.judge.client import ApiResponse, AttemptError
 from ragpipe.judge.http_responses import billed_usage
 from ragpipe.judge.litellm_client import LitellmClient
@@ -32,15 +30,11 @@ _LONGEST = 65_536  # numbers of a vector
 class EmbeddingClient(LitellmClient):
     """litellm's `aembedding`, one text per request: each vector is its own call with its own key."""
 
-    def __init__(self, settings: ApiEmbedder, key: str | None):
-        super().__init__(settings, key)
-        self._own = settings
-
     def prepare(self, body: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """The text stands in the only message of the body."""
         asked: dict[str, Any] = {"input": [body["messages"][0]["content"]], "encoding_format": "float"}
         self._open()
-        return asked, sha256({"model": self._own.model, **asked})
+        return asked, sha256({"model": self._settings.model, **asked})
 
     async def send(self, request: dict[str, Any]) -> ApiResponse:
         fixed = {name: value for name, value in self._fixed.items() if name != "num_retries"}
@@ -53,14 +47,11 @@ def _as_chat(response: Any, headers: Mapping[str, str]) -> ApiResponse:
     data = getattr(response, "data", None)
     first = data[0] if isinstance(data, list) and len(data) == 1 else None
     values = first.get("embedding") if isinstance(first, dict) else getattr(first, "embedding", None)
-    vector = _numbers(values)
-    usage = getattr(response, "usage", None)
-    tokens = getattr(usage, "prompt_tokens", None)
+    tokens = getattr(getattr(response, "usage", None), "prompt_tokens", None)
     asked = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens is not None else None
-    if vector is None:
-        raise AttemptError(
-            "not_an_api_answer", "an answer without one vector of finite numbers", partial=billed_usage({"usage": asked})
-        )
+    if (vector := _numbers(values)) is None:
+        billed = billed_usage({"usage": asked})
+        raise AttemptError("not_an_api_answer", "an answer without one vector of finite numbers", partial=billed)
     content = {
         "choices": [{"finish_reason": "stop", "message": {"content": vector_text(vector)}}],
         "model": getattr(response, "model", None),
@@ -90,16 +81,10 @@ class ApiTransport(LiveTransport):
 
     section = "embedder"
 
-    def __init__(
-        self, settings: ApiEmbedder, *, run_id: str, tell: Callable[[str], None] = lambda _: None, budget: Budget | None = None
-    ):
-        super().__init__(settings, run_id=run_id, tell=tell, budget=budget)
-        self._embedder = settings
-
     def _open(self) -> Any:
         if self._client is None:
             super()._open()  # says what is wrong with the key
-            self._client = EmbeddingClient(self._embedder, self._key)
+            self._client = EmbeddingClient(self.settings, self._key)
         return self._client
 
     async def ask(self, question: Question, paid: Paid) -> Call:

@@ -59,8 +59,7 @@ def detector_session(judge: DetectorSettings, replies: ReplyStore, embedder: Jud
             raise JudgeError(call.status, call.message or "no reading", text=call.text)  # type: ignore[arg-type]
         return Reading.model_validate_json(call.text or "")
 
-    answers = DetectorJudge(judge, read)
-    identity = judge.identity_of_judge()
+    answers, identity = DetectorJudge(judge, read), judge.identity_of_judge()
     return JudgeSession(identity=identity, label=judge.label, in_process=answers, embedder=embedder, reader=reader)
 
 
@@ -118,8 +117,7 @@ class DetectorJudge:
 
 
 def _by_spans(claim: Claim, reading: Reading, threshold: float) -> tuple[str, str, str]:
-    """The verdict, the part of a passage that says so, or '', and the numbers. Supported where no unsupported token touches a letter or
-    digit of the claim; the model does not tell which passage supports it: the evidence is the one that is nearest by words."""
+    """Verdict, evidence (nearest by words), numbers: supported where no unsupported token touches a letter or digit of it."""
     inside = [token for token in reading.tokens if token.start < claim.end and token.end > claim.start]
     worded = [token for token in inside if any(c.isalnum() for c in claim.text[token.start : token.end])]
     highest = max((token.unsupported for token in worded), default=0.0)
@@ -148,8 +146,7 @@ def _unmarked(text: str) -> str:
 
 
 def _text(roles: Roles) -> str:
-    """The answer, or the reference. Raises Skipped for alternative references, which have no single list of claims, and for a text without
-    a claim that may state something all the same."""
+    """The answer, or the reference. Raises Skipped where it has no single list of claims, or states something without one."""
     text = roles["text"] if "text" in roles else roles["reference"]
     if isinstance(text, AnyReference) or (not placed_claims(str(text)) and states_without_words(str(text))):
         raise Skipped(CANNOT_ANSWER)
@@ -186,11 +183,8 @@ HANDLERS: dict[tuple[type[Answer], frozenset[str]], Handler] = {
     (CitationVerdicts, frozenset(("sources", "citations"))): _cited,
     (CitedClaims, frozenset(("text", "citations"))): lambda roles: find_cited_claims(str(roles["text"]), roles["citations"]),
     **{(kind, frozenset(("claims", "sources"))): _listed for kind in (Verdicts, QuotedVerdicts)},
-    **{
-        (kind, frozenset((role, "sources"))): _stated
-        for kind in (CheckedClaims, QuotedClaims)
-        for role in ("text", "reference")
-    },
+    **{(kind, frozenset(("text", "sources"))): _stated for kind in (CheckedClaims, QuotedClaims)},
+    **{(kind, frozenset(("reference", "sources"))): _stated for kind in (CheckedClaims, QuotedClaims)},
     **{(Claims, frozenset((role,))): _extract for role in ("text", "reference")},
 }
 """By the answer's type and the roles of the question's values: the claims to check, or an answer that needs no model."""

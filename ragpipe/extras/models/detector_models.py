@@ -109,8 +109,7 @@ def _lettucedetect(folder: str, tokenizer: Any, limit: int) -> Callable[..., Rea
 
 
 def _nli(folder: str, tokenizer: Any, limit: int) -> Callable[..., Reading]:
-    """A cross-encoder, by the labels that its config.json names: a claim against each passage that has a word. Of a passage in parts those
-    count that support, and contradict, most."""
+    """A cross-encoder: a claim against each passage that has a word. Of a passage in parts the highest shares count."""
     import transformers
 
     model: Any = transformers.AutoModelForSequenceClassification.from_pretrained(folder, **_SAFE)
@@ -141,8 +140,7 @@ _FAMILIES = {"lettucedetect": ("ForTokenClassification", 4096, _lettucedetect), 
 
 
 def _parts(passages: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[Sequence[str]]:
-    """The passages in groups that fit, halved until they do: one passage between its sentences, one sentence between words. Raises
-    TooLong."""
+    """The passages in groups that fit, halved until they do, one of them between its sentences or words. Raises TooLong."""
     if fits(passages):
         return [passages]
     ways = (passages, *(pieces("".join(passages[:1])) for pieces in (sentences, str.split)))

@@ -96,10 +96,4 @@ class ApiEmbedder(JudgeSettings, PrefixedEmbedder):
 
     def identity_of_embedder(self) -> dict[str, Any]:
         """What a vector depends on beside the text."""
-        return {
-            "model": self.model,
-            "endpoint": self.place,
-            "revision": self.revision,
-            "season": self.season,
-            "prefix": self.prefix,
-        }
+        return {"endpoint": self.place} | {name: getattr(self, name) for name in ("model", "revision", "season", "prefix")}

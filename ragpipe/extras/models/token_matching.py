@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -128,8 +129,7 @@ class PairScores:
         if self._corpus is not None and self._weight is None:
             self._weight = idf(encoder.ids(text) for text in self._corpus.texts())
         both = [pair[:2] for pair in pairs]
-        different = list(dict.fromkeys(text for pair in both for text in pair))
-        encoded = dict(zip(different, encoder(different), strict=True))
+        encoded = {text: encoder(text) for text in dict.fromkeys(chain.from_iterable(both))}
         return [json.dumps(pair_score(encoded[candidate], encoded[reference], self._weight)) for candidate, reference in both]
 
 
@@ -196,18 +196,13 @@ class BertEncoder:
     def __init__(self, settings: EncoderSettings):
         self._settings, self._bert = settings, open_bert(settings.files())
         if settings.layer > self._bert.layers:
-            raise DataError(
-                "the model has fewer layers",
-                [Problem("encoder", "layer", str(settings.layer), f"1 to {self._bert.layers}", "")],
-            )
+            problem = Problem("encoder", "layer", str(settings.layer), f"1 to {self._bert.layers}", "")
+            raise DataError("the model has fewer layers", [problem])
 
-    def __call__(self, texts: Sequence[str]) -> list[Encoded]:
-        encoded = []
-        for text in texts:
-            ids, cut = self._bert.tokens(text, self._settings.max_tokens)
-            special = np.isin(ids, [ids[0], ids[-1]])  # [CLS] and [SEP], also where a text spells them out
-            encoded.append(Encoded(ids, self._bert.states([ids], self._settings.layer)[0], special, cut))
-        return encoded
+    def __call__(self, text: str) -> Encoded:
+        ids, cut = self._bert.tokens(text, self._settings.max_tokens)
+        special = np.isin(ids, [ids[0], ids[-1]])  # [CLS] and [SEP], also where a text spells them out
+        return Encoded(ids, self._bert.states([ids], self._settings.layer)[0], special, cut)
 
     def ids(self, text: str) -> list[int]:
         return self._bert.tokens(text, self._settings.max_tokens)[0]
@@ -231,17 +226,14 @@ class TransformersEncoder:
         self._tokenizer: Any = AutoTokenizer.from_pretrained(where, **options)
         self._model: Any = AutoModel.from_pretrained(where, **options).eval()
 
-    def __call__(self, texts: Sequence[str]) -> list[Encoded]:
-        encoded = []
-        for text in texts:
-            untruncated = self._tokenizer(text.strip(), truncation=False, verbose=False)["input_ids"]
-            ids = self.ids(text)
-            with self._torch.no_grad():
-                output = self._model(self._torch.tensor([ids]), output_hidden_states=True)
-            states = output.hidden_states[self._settings.layer][0].float().numpy()
-            special = np.isin(ids, [self._tokenizer.cls_token_id, self._tokenizer.sep_token_id])
-            encoded.append(Encoded(ids, states, special, len(untruncated) > len(ids)))
-        return encoded
+    def __call__(self, text: str) -> Encoded:
+        untruncated = self._tokenizer(text.strip(), truncation=False, verbose=False)["input_ids"]
+        ids = self.ids(text)
+        with self._torch.no_grad():
+            output = self._model(self._torch.tensor([ids]), output_hidden_states=True)
+        states = output.hidden_states[self._settings.layer][0].float().numpy()
+        special = np.isin(ids, [self._tokenizer.cls_token_id, self._tokenizer.sep_token_id])
+        return Encoded(ids, states, special, len(untruncated) > len(ids))
 
     def ids(self, text: str) -> list[int]:
         limit = self._settings.max_tokens  # named, because some tokenizers (DeBERTa's) know none
