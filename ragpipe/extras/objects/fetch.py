@@ -26,7 +26,7 @@ _NOT_FETCHED = "a published run cannot be read"
 _AGAIN = "remove its seal.json there and publish the run again"
 
 
-class FetchSettings(Settings):
+class Keys(Settings):
     """`run` is the address of a published run."""
 
     run: str = Field(
@@ -35,32 +35,22 @@ class FetchSettings(Settings):
     )
 
 
-Keys = FetchSettings
-
-
-@dataclass(frozen=True)
-class FetchTask:
-    """The address of the run, and the folder that gets it."""
-
-    address: str
-    output_dir: Path
-
-
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> FetchTask:
-    """Check the keys of this task. Raises ConfigError."""
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> tuple[str, Path]:
+    """Check the keys of this task: the address of the run, and the folder that gets it. Raises ConfigError."""
     origins, title = origins or NoOrigins(), "task=fetch cannot start; nothing was fetched"
-    settings = task_settings(FetchSettings, plain, origins, title=title)
-    if not is_remote(settings.run):
+    address = task_settings(Keys, plain, origins, title=title).run
+    if not is_remote(address):
         expected = "an address, such as s3://bucket/prefix/name/latest"
-        raise ConfigError(title, [Problem(origins.location("run"), "run", repr(settings.run), expected)])
-    return FetchTask(settings.run, Path(str(plain.get("output_dir", "outputs"))))
+        raise ConfigError(title, [Problem(origins.location("run"), "run", repr(address), expected)])
+    return address, Path(str(plain.get("output_dir", "outputs")))
 
 
-def run(task: FetchTask, console: Console) -> int:
+def run(task: tuple[str, Path], console: Console) -> int:
     """Fetch the run; files that are here already, by digest, are kept. Returns 0. Raises DataError and OutputError."""
-    published = _published(task.address)
+    address, output_dir = task
+    published = _published(address)
     published.check()
-    folder = RunFolder.at(task.output_dir, str(published.sealed["manifest"]["name"]), name_of(published.address))
+    folder = RunFolder.at(output_dir, str(published.sealed["manifest"]["name"]), name_of(published.address))
     if folder.manifest.exists() and local_digest(folder.seal) != sha256(published.seal):
         fix = "move it away, or choose another output_dir"
         problem = Problem(str(folder.root), "run", "another state of this run", "no such folder, or the same run", fix)

@@ -7,7 +7,6 @@ the newest run. A folder without a seal was published in part and is no run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ MANIFEST, SEAL = "manifest.json", "seal.json"
 _NOT_PUBLISHED = "a run cannot be published"
 
 
-class PublishTaskSettings(FinishedRunKeys):
+class Keys(FinishedRunKeys):
     """`run` names the run, `publish` where it goes."""
 
     publish: str = Field(
@@ -45,33 +44,22 @@ class PublishTaskSettings(FinishedRunKeys):
         return address
 
 
-Keys = PublishTaskSettings
-
-
-@dataclass(frozen=True)
-class PublishTask:
-    """A finished run, and the address that gets it."""
-
-    folder: RunFolder
-    address: str
-
-
-def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> PublishTask:
-    """Check the keys of this task. Raises ConfigError, DataError for a run that is not there."""
+def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> tuple[RunFolder, str]:
+    """Check the keys: the run, and the address that gets it. Raises ConfigError, DataError for a run that is not there."""
     origins, title = origins or NoOrigins(), "task=publish cannot start; nothing was sent"
     if plain.get("publish") is None:
         expected, fix = "the address that gets the run", "publish=s3://bucket/prefix"
         raise ConfigError(title, [Problem(origins.location("publish"), "publish", "not set", expected, fix)])
-    settings = task_settings(PublishTaskSettings, plain, origins, title=title)
-    return PublishTask(run_of_task(settings.run, plain, origins), settings.publish)
+    settings = task_settings(Keys, plain, origins, title=title)
+    return run_of_task(settings.run, plain, origins), settings.publish
 
 
-def run(task: PublishTask, console: Console) -> int:
+def run(task: tuple[RunFolder, str], console: Console) -> int:
     """Publish, and print where. Returns 0. Raises DataError for a run that has no seal, OutputError."""
-    with FolderLock(task.folder.root) as lock:
+    with FolderLock(task[0].root) as lock:
         for notice in lock.notices:
             console.warn(notice)
-        console.say(publish_run(task.folder, task.address))
+        console.say(publish_run(*task))
     return 0
 
 

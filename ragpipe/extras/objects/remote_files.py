@@ -5,7 +5,7 @@ A copy is whole or absent, and is named by the version that the store gave its f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +24,8 @@ _PACKAGES = {
     **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
 }
 _VERSIONS = (
-    "ETag",
-    "etag",
-    "generation",
-    "sha256",
-    "blob_id",
-    "LastModified",
-    "Last-Modified",
-    "last_modified",
-    "mtime",
-    "created",
-)
+    "ETag", "etag", "generation", "sha256", "blob_id", "LastModified", "Last-Modified", "last_modified", "mtime", "created",
+)  # fmt: skip
 """What stores call what changes with the content of a file."""
 _REFUSED = ("credential", "denied", "forbidden", "unauthorized", "accesskey", "signature")
 _CREDENTIALS = (
@@ -114,14 +105,17 @@ class RemotePlace:
         return self.address if self.file is None else parent_of(self.address)
 
     def names(self, pattern: str) -> list[str]:
-        return sorted(_safe(self._folder, filter(name_pattern(pattern).fullmatch, _listed(self._folder))))
+        names = sorted(filter(name_pattern(pattern).fullmatch, _listed(self._folder)))
+        for name in names:
+            if ".." in name.split("/") or "\\" in name or "\0" in name:
+                raise _read_error(self._folder, "file", repr(name), "names that stay below the folder", "rename it")
+        return names
 
     def below(self, name: str) -> Path:
         if expected := name_fault(self._folder, name):
             raise _read_error(self._folder, "file", "a name that is not taken", expected)
         address = address_below(self._folder, name)
-        path = _copied_file(address, self.cache)
-        if path is None:
+        if (path := _copied_file(address, self.cache)) is None:
             raise _read_error(address, "file", "a folder", "a file", "name a file of it, or a pattern")
         return path
 
@@ -133,67 +127,52 @@ def open_remote(address: str, cache: Path) -> RemotePlace:
 
 def _copied_file(address: str, cache: Path) -> Path | None:
     """The copy of a file, made now unless there is one of the same version; None for a folder."""
-    name = name_of(address) or "file"
-
-    def look() -> dict[str, Any]:
-        with file_system(address) as (files, path):
-            return {name: files.info(path)}
-
-    infos = look()
-    return None if infos[name]["type"] == "directory" else _copy(address, infos, look, cache) / name
-
-
-def _listed(address: str) -> dict[str, Any]:
-    if scheme_of(address) in HTTP:
-        fix = "name one file as dataset.path, and of several each in dataset.files.main (a list)"
-        raise _read_error(address, "file", "files of a web server cannot be listed", "the address of a file", fix)
-    with file_system(address) as (files, path):
-        infos = {name.removeprefix(path).lstrip("/"): info for name, info in files.find(path, detail=True).items()}
-    return {name: info for name, info in infos.items() if name and not name.endswith("/")}
-
-
-def _safe(address: str, names: Iterable[str]) -> list[str]:
-    safe = list(names)
-    for name in safe:
-        if ".." in name.split("/") or "\\" in name or "\0" in name:
-            raise _read_error(address, "file", repr(name), "names that stay below the folder", "rename it")
-    return safe
-
-
-def copy_folder_of(address: str, cache: Path) -> Path:
-    """The folder of the copies of an address."""
-    return cache.absolute() / sha256(address)[:16]
-
-
-def _copy(address: str, infos: Mapping[str, Any], look: Callable[[], Mapping[str, Any]], cache: Path) -> Path:
-    """A folder with a copy of these files, or the one of the same versions. `look` asks the store again what it says of them."""
-    versions = {name: _version(info) for name, info in infos.items()}
-    folder = copy_folder_of(address, cache)
-    copy, is_known = folder / sha256(versions)[:16], all(versions.values())
-    if is_known and copy.is_dir():
-        return copy
+    name, info, folder = name_of(address) or "file", _info(address), copy_folder_of(address, cache)
+    if info["type"] == "directory":
+        return None
+    version = _version(info)
+    copy = folder / sha256({name: version})[:16]
+    if version and copy.is_dir():
+        return copy / name
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".part-", dir=folder) as scratch:
         part = Path(scratch, "files")
-        for name, info in infos.items():
-            (part / name).parent.mkdir(parents=True, exist_ok=True)
-            with file_system(address) as (files, _):
-                files.get_file(info["name"], str(part / name))
-        sizes = {name: (part / name).stat().st_size for name in infos}
-        if any(info.get("size") not in (None, sizes[name]) for name, info in infos.items()) or versions != {
-            name: _version(info) for name, info in look().items()
-        }:
-            read = f"{sum(sizes.values()):,} bytes read; the store says another size or version"
+        part.mkdir()
+        with file_system(address) as (files, _):
+            files.get_file(info["name"], str(part / name))
+        size = (part / name).stat().st_size
+        if info.get("size") not in (None, size) or version != _version(_info(address)):
+            read = f"{size:,} bytes read; the store says another size or version"
             problem = Problem(address, "file", read, "what the store said before it was read", "start again")
             raise DataError("a file changed while it was being read", [problem])
-        if not is_known:
-            copy = folder / sha256({name: sha256_file(part / name) for name in infos})[:16]
+        if not version:
+            copy = folder / sha256({name: sha256_file(part / name)})[:16]
         try:
             part.rename(copy)
         except OSError:  # another start has made the same copy
             if not copy.is_dir():
                 raise
-    return copy
+    return copy / name
+
+
+def _info(address: str) -> Mapping[str, Any]:
+    with file_system(address) as (files, path):
+        info: Mapping[str, Any] = files.info(path)
+    return info
+
+
+def _listed(address: str) -> list[str]:
+    if scheme_of(address) in HTTP:
+        fix = "name one file as dataset.path, and of several each in dataset.files.main (a list)"
+        raise _read_error(address, "file", "files of a web server cannot be listed", "the address of a file", fix)
+    with file_system(address) as (files, path):
+        names = [str(name).removeprefix(path).lstrip("/") for name in files.find(path)]
+    return [name for name in names if name and not name.endswith("/")]
+
+
+def copy_folder_of(address: str, cache: Path) -> Path:
+    """The folder of the copies of an address."""
+    return cache.absolute() / sha256(address)[:16]
 
 
 def _version(info: Mapping[str, Any]) -> list[str]:
