@@ -193,16 +193,9 @@ def postgres_driver() -> ModuleType:
 
 def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, or the server does not take one at the moment."""
-    psycopg = postgres_driver()
-    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return getattr(error, "sqlstate", None) == _IDLE
-    state = getattr(error, "sqlstate", None)
-    return state is None or state.startswith(_GONE) or state == _IDLE
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether another transaction was in the way, and this one passes when it is repeated."""
-    return getattr(error, "sqlstate", None) in _AGAIN
+    psycopg, state = postgres_driver(), getattr(error, "sqlstate", None)
+    is_of_connection = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return state == _IDLE or (is_of_connection and (state is None or state.startswith(_GONE)))
 
 
 def cause_of(error: BaseException) -> str:
@@ -278,7 +271,7 @@ class PostgresLink:
                     with db.transaction():
                         return work(db)
                 except postgres_driver().Error as error:
-                    if not is_passing(error) or repeats == _REPEATS:
+                    if error.sqlstate not in _AGAIN or repeats == _REPEATS:
                         raise
                     time.sleep(random.random() * 0.05)
             raise AssertionError("unreachable")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -98,19 +99,19 @@ class PostgresDatabase(PostgresPlace):
     """As `CallDatabase`."""
 
     def exists(self) -> bool:
-        with self._linked() as link:
-            return link.read(self._has_tables)
+        with closing(PostgresLink(self)) as link:
+            return link.read(partial(has_tables, self))
 
     def check(self) -> None:
         self.exists()
 
     def make(self) -> str:
-        with self._linked() as link:
+        with closing(PostgresLink(self)) as link:
             return "its tables were made" if make_tables(link) else "it has the tables of this format"
 
     def open_table(self, run_id: str, silent_after_s: float = SILENT_AFTER_S) -> PostgresTable:
-        with self._linked() as link:
-            if not link.read(self._has_tables):
+        with closing(PostgresLink(self)) as link:
+            if not link.read(partial(has_tables, self)):
                 make_tables(link)
         return PostgresTable(self, run_id, silent_after_s)
 
@@ -131,10 +132,9 @@ class PostgresDatabase(PostgresPlace):
             self._refuse_if_in_use(db, silent_after_s)
             yield db
 
-    @contextmanager
-    def transaction(self, db: Any) -> Iterator[None]:
-        with db.transaction():
-            yield
+    def transaction(self, db: Any) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = db.transaction()
+        return context
 
     def delete_calls(self, db: Any, where: str, values: list[Any], *, silent_after_s: float) -> None:
         with db.transaction():
@@ -152,21 +152,10 @@ class PostgresDatabase(PostgresPlace):
     def size(self, db: Any) -> int:
         return int(db.execute(_SIZE, (self.schema,)).fetchone()[0])
 
-    def _has_tables(self, db: PostgresConnection) -> bool:
-        return has_tables(self, db)
-
-    @contextmanager
-    def _linked(self) -> Iterator[PostgresLink]:
-        link = PostgresLink(self)
-        try:
-            yield link
-        finally:
-            link.close()
-
     @contextmanager
     def _connected(self) -> Iterator[PostgresConnection]:
-        with self._linked() as link:
-            if not link.read(self._has_tables):
+        with closing(PostgresLink(self)) as link:
+            if not link.read(partial(has_tables, self)):
                 fix = "set store.url=... to the store of some run, or `task=store action=migrate` to make an empty one"
                 problem = Problem(str(self), f"schema {self.schema}", "no tables", "the call store of some run", fix)
                 raise DataError("there is no call store", [problem])
@@ -184,7 +173,7 @@ class PostgresReader:
     def __init__(self, place: PostgresPlace):
         self.damaged: set[str] = set()
         self._link = PostgresLink(place, self._begin)
-        self._is_made = self._link.read(lambda db: has_tables(place, db))
+        self._is_made = self._link.read(partial(has_tables, place))
 
     def call(self, key: str, run_id: str | None) -> Call | None:
         return self.calls([key], run_id).get(key)
@@ -193,7 +182,7 @@ class PostgresReader:
         calls: dict[str, Call] = {}
         for start in range(0, len(keys) if self._is_made else 0, _AT_ONCE):
             some = [key_bytes(key) for key in keys[start : start + _AT_ONCE]]
-            calls |= self._link.read(lambda db, some=some: self._calls(db, some, run_id))  # type: ignore[misc]
+            calls |= self._link.read(partial(self._calls, keys=some, run_id=run_id))
         return calls
 
     def close(self) -> None:

@@ -153,37 +153,22 @@ class PostgresTable:
             self.damaged.add(row[0].hex())
             return None
 
-    def _number_shared(self, puts: Sequence[PackedCall], paid: Sequence[Payment]) -> list[tuple[int, int, int]]:
-        """The numbers of the runs, judges and served models of calls. New values are written here, each by itself and in their order,
-        before the transaction that needs them: those of two processes wait for each other in no circle."""
+    def _number_shared(self, puts: Sequence[PackedCall], paid: Sequence[Payment]) -> list[list[int]]:
+        """The numbers of the runs, judges and served models of calls."""
         tables = ("runs", "judges", "served")
         values = {(table, cells) for put in puts for table, cells in zip(tables, put.shared, strict=True)}
         for entry in paid:
             run, model = shared_values_of(entry)
             values |= {("runs", run), ("models", model)}
+        # each by itself and in order, before the transaction that needs them: two processes wait for each other in no circle
         for table, cells in sorted(values, key=lambda value: (value[0], digest_of(value[1]))):
             self._shared.number(table, cells)
-        return [
-            (
-                self._shared.number("runs", put.shared[0]),
-                self._shared.number("judges", put.shared[1]),
-                self._shared.number("served", put.shared[2]),
-            )
-            for put in puts
-        ]
+        return [[self._shared.number(*of_one) for of_one in zip(tables, put.shared, strict=True)] for put in puts]
 
     def _put(
-        self,
-        db: PostgresConnection,
-        puts: Sequence[PackedCall],
-        numbers: Sequence[tuple[int, int, int]],
-        released: Sequence[bytes],
+        self, db: PostgresConnection, puts: Sequence[PackedCall], numbers: Sequence[list[int]], released: Sequence[bytes]
     ) -> tuple[list[Call | None], set[bytes]]:
-        """Store calls; for each the reply that stands instead, and the keys whose claims end.
-
-        A reply without a claim (its process was stopped for so long that another one took over) is the first where none stands yet,
-        and ends the other's claim: two runs must not rest on different replies to one question.
-        """
+        """Store calls; for each the reply that stands instead, and the keys whose claims end."""
         mine, others = self._owners.lock(db, [*(put.key for put in puts), *released])
         doubtful = [put.key for put in puts if not (put.key in mine and put.status == "ok")]
         standing = {key: row for key, row in self._rows(db, doubtful).items() if row[-1] == 0}
@@ -192,11 +177,11 @@ class PostgresTable:
         for put, (run, judge, served) in zip(puts, numbers, strict=True):
             is_ok = put.status == "ok"
             stands = self._call(standing[put.key.hex()]) if put.key.hex() in standing else None
-            failed_in = 0 if is_ok else run
-            row = (put.key, run, judge, served, *put.cells, put.digest, failed_in)
+            row = (put.key, run, judge, served, *put.cells, put.digest, 0 if is_ok else run)
             if (stands := stands or first.get(put.key)) is not None:
                 results.append(stands if is_ok else None)
             elif is_ok and put.key not in mine and put.key.hex() not in standing:
+                # stopped for so long that another took over its claim, which ends: two runs must not rest on different replies
                 results.append(self._add_first(db, row))
                 ended = ended | ({put.key} & others)
             else:
@@ -254,9 +239,8 @@ class PostgresOwners:
         if time.monotonic() - self._buried_at < _BURY_EVERY_S:
             return
         self._buried_at = time.monotonic()
-        here = [_owner(row) for row in db.execute(f"SELECT {_COLUMNS} FROM owners WHERE host = ?", (self._entry[1],))]
-        ended = [owner.id for owner in here if owner.id != self.me and is_alive(owner.process) is False]
-        if ended:
+        here = [Owner(*row) for row in db.execute(f"SELECT {_COLUMNS} FROM owners WHERE host = ?", (self._entry[1],))]
+        if ended := [owner.id for owner in here if owner.id != self.me and is_alive(owner.process) is False]:
             db.execute("DELETE FROM owners WHERE id = ANY(?::text[])", (ended,))
             self._remove_claims(db, ended)
 
@@ -284,7 +268,7 @@ class PostgresOwners:
         """Who has claimed a key."""
         statement = f"SELECT {_COLUMNS} FROM owners WHERE id = (SELECT owner FROM claims WHERE key = ?)"
         row = db.execute(statement, (key,)).fetchone()
-        return _owner(row) if row else None
+        return Owner(*row) if row else None
 
     def _remove_claims(self, db: PostgresConnection, owners: Sequence[str]) -> None:
         if not owners:
@@ -297,8 +281,4 @@ class PostgresOwners:
 def living_owners(db: PostgresConnection, silent_after_s: float) -> list[Owner]:
     """The owners that gave a sign of life in the last `silent_after_s` seconds, by the database's clock."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM owners WHERE NOT {_SILENT.format('owners')}", (silent_after_s,))
-    return [_owner(row) for row in rows]
-
-
-def _owner(row: tuple[Any, ...]) -> Owner:
-    return Owner(*row)
+    return [Owner(*row) for row in rows]

@@ -43,12 +43,8 @@ class WorkerDied(RagpipeError):
 
 
 def packed_message(values: Any, *contents: bytes | memoryview) -> bytes:
-    """A message, ready to be sent. Raises ValueError and TypeError for what is no plain JSON.
-
-    Args:
-        values: the JSON object.
-        contents: the bytes behind it, in pieces. They are copied once.
-    """
+    """A message, ready to be sent: a JSON object, and the bytes behind it in pieces, which are copied once. Raises ValueError
+    and TypeError for what is no plain JSON."""
     text = json.dumps(values, allow_nan=False).encode("ascii")
     return b"".join([HEAD.pack(len(text), sum(map(len, contents))), text, *contents])
 
@@ -80,8 +76,7 @@ def failure_message(error: BaseException, part: Slice | None = None) -> bytes:
     if not isinstance(error, RagpipeError):
         text = f"{'' if part is None else f'{part}: '}{type(error).__name__}: {error}"
         text += "" if fault else "\n" + "".join(traceback.format_exception(error))
-    values = {"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1), "user_fault": fault}
-    return packed_message(values)
+    return packed_message({"slice": part, "failure": text, "exit_code": getattr(error, "exit_code", 1), "user_fault": fault})
 
 
 def measured_message(measured: MeasuredSlice, part: Slice) -> bytes:

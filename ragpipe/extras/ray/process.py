@@ -88,14 +88,7 @@ async def _serve(tasks: _SliceTasks, jobs: Jobs) -> None:
 
 
 class _SliceTasks:
-    """Slices as tasks of Ray.
-
-    Args:
-        ray: the module, connected.
-        settings: what a slice needs.
-        task: what every task is told.
-        send: takes messages for the driver.
-    """
+    """Slices as tasks of `ray`, connected. `task` is what every task is told, `send` takes messages for the driver."""
 
     def __init__(self, ray: Any, settings: RaySettings, task: dict[str, Any], send: Any):
         self._errors, self._task, self._send = ray.exceptions, task, send
@@ -145,12 +138,12 @@ def _cause(error: Exception) -> Exception:
 
 
 def _measure(order: dict[str, Any]) -> Iterator[bytes]:
-    """The task. Ray sends this function to its workers as it stands, because it is in the main module: it can say what is wrong with a
-    node that has no ragpipe. Variables travel as an argument: Ray writes those of a `runtime_env` into its log."""
+    """The task. Ray sends it as it stands, because it is in the main module: it can tell of a node that has no ragpipe."""
     import os
     import platform
     import sys
 
+    # variables travel as an argument: Ray writes those of a `runtime_env` into its log
     os.environ.update(order["environment"])
     sys.path += [path for path in order["paths"] if path not in sys.path]
     if os.path.isdir(order["folder"]):
@@ -184,24 +177,17 @@ def _own_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def join_cluster(settings: RaySettings, cores: int, folder: Path) -> tuple[Any, int]:
-    """Start a cluster or join the one that the settings name. Returns Ray, and how many slices are measured at once.
-
-    Args:
-        settings: the runner.
-        cores: cores that the run may use on this machine.
-        folder: for the files of a cluster of our own.
-
-    Raises ConfigError for a cluster that cannot be used.
-    """
+    """Start a cluster or join the one that the settings name. Returns Ray, and how many slices are measured at once. `cores`
+    are those that the run may use on this machine, `folder` gets the files of a cluster of our own. Raises ConfigError for
+    a cluster that cannot be used."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read when Ray is imported
     if settings.address is None:
         ray = _started(settings, cores, folder)
-        width = settings.workers or cores
         if not slices_at_once(ray.nodes(), settings):
             has = {name: value for name, value in ray.nodes()[0]["Resources"].items() if name in ("CPU", "GPU")}
             fix = "lower runner.num_gpus, or name a cluster that has as much: runner.address=HOST:PORT"
             raise _unusable("runner", f"{_shown(has)} on this machine", f"{_shown(_needed(settings))} for a slice", fix)
-        return ray, width
+        return ray, settings.workers or cores
     ray = _joined(settings.address)
     return ray, settings.workers or max(1, slices_at_once(ray.nodes(), settings))
 
@@ -214,21 +200,16 @@ def waits_for(nodes: Iterable[Mapping[str, Any]], settings: RaySettings) -> str 
 
 
 def _started(settings: RaySettings, cores: int, folder: Path) -> Any:
-    """A new cluster on this machine. Its ports are open to others, so every connection must show a token that only this user
-    can read: Ray would write it into the home."""
+    """A new cluster on this machine. Its ports are open to others, so every connection must show a token."""
+    # only this user can read it; Ray would write it into the home
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32))
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token))
     os.environ.pop("RAY_AUTH_TOKEN", None)
     ray: Any = import_module("ray")
-    ray.init(
-        address="local",
-        num_cpus=max(cores, settings.workers or 1),
-        object_store_memory=_OBJECTS,
-        _temp_dir=str(folder),
-        **_SILENT,
-    )
+    cpus = max(cores, settings.workers or 1)
+    ray.init(address="local", num_cpus=cpus, object_store_memory=_OBJECTS, _temp_dir=str(folder), **_SILENT)
     return ray
 
 

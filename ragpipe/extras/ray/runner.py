@@ -49,8 +49,7 @@ class RayRunner:
         """What came of a slice. Raises what went wrong with it, and what stopped this runner."""
         if self._stopped is not None:
             raise self._stopped
-        self._count += 1
-        number = self._count
+        self._count = number = self._count + 1
         result: asyncio.Future[MeasuredSlice] = asyncio.get_running_loop().create_future()
         self._results[number] = result
         try:
@@ -93,17 +92,13 @@ class RayRunner:
                 if "notice" in values:
                     self._warn(values["notice"])
                 elif "failure" in values:
-                    self._break(WorkerFailure(values["failure"], values["exit_code"]))
+                    self.stop(WorkerFailure(values["failure"], values["exit_code"]))
                 else:
                     self._answer(values["slice"], *parted_message(content))
         except EOFError:
-            self._break(WorkerDied(f"the process that speaks to Ray died{self._last_lines()}"))
+            self.stop(WorkerDied(f"the process that speaks to Ray died{self._last_lines()}"))
         except Exception as error:
-            self._break(RagpipeError(f"runner=ray: {type(error).__name__}: {error}"))
-
-    def _break(self, why: RagpipeError) -> None:
-        self._stopped = self._stopped or why
-        self.cancel()
+            self.stop(RagpipeError(f"runner=ray: {type(error).__name__}: {error}"))
 
     def _answer(self, number: int, values: dict[str, Any], content: bytes) -> None:
         if "notice" in values:
@@ -111,8 +106,7 @@ class RayRunner:
                 self._notices.add(values["notice"])
                 self._warn(values["notice"])
             return
-        result = self._results.get(number)
-        if result is None or result.done():
+        if (result := self._results.get(number)) is None or result.done():
             return
         try:
             result.set_result(measured_of(values, content))
@@ -142,13 +136,8 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(start: WorkerStart, settings: RaySettings, warn: Callable[[str], None]) -> AsyncIterator[RayRunner]:
-    """Ray for one iteration; at the end of the block nothing of it is left. Raises WorkerFailure where it cannot be used.
-
-    Args:
-        start: what workers are told.
-        settings: the runner.
-        warn: prints what the user should know.
-    """
+    """Ray for one iteration; at the end of the block nothing of it is left. `start` is what workers are told, `warn` prints
+    what the user should know. Raises WorkerFailure where it cannot be used."""
     base = tempfile.gettempdir()
     files = Path(tempfile.mkdtemp(prefix="ragpipe-ray-", dir=base if len(base) < _LONGEST else "/tmp"))
     process: Process | None = None
@@ -173,8 +162,7 @@ async def open_ray_runner(start: WorkerStart, settings: RaySettings, warn: Calla
 
 
 async def _new_process(log: Path, paths: list[str]) -> Process:
-    """It imports what this process imports. Without `-P` it would look into the current folder before the standard library, where a user
-    may have a `queue.py`."""
+    """It imports what this process imports: `-P`, because the current folder may have a `queue.py`."""
     # keys stay here: workers of a cluster that it starts have its environment, and ask no server
     environment = {
         name: value

@@ -29,7 +29,6 @@ from ragpipe.runs.iteration_judging import WorkerStart, case_measuring, case_win
 from ragpipe.runs.judge_access import open_judge
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader
-from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import validate_finished_config
 from ragpipe.store.processes import collect_new_garbage
 from ragpipe.store.run_folder import RunFolder
@@ -62,20 +61,12 @@ def digest_of_tables(folder: Path) -> str:
 
 
 def slice_messages(order: dict[str, Any]) -> Iterator[bytes]:
-    """The messages about one slice, as they come: notices, then what came of it, or what went wrong.
-
-    Args:
-        order: `start` (`WorkerStart.values`), `digest` (`digest_of_tables` of the driver) and `slice` (a `Slice` as a list).
-    """
+    """The messages about one slice, as they come: notices, then what came of it, or what went wrong. The order has `start`
+    (`WorkerStart.values`), `digest` (`digest_of_tables` of the driver) and `slice` (a `Slice` as a list)."""
     answers = queue.SimpleQueue[bytes | None]()
     asyncio.run_coroutine_threadsafe(_worker().answer(order, answers.put), _worker().loop)
     while (message := answers.get()) is not None:
         yield message
-
-
-@cache
-def _worker() -> _Worker:
-    return _Worker()
 
 
 class _Worker:
@@ -127,6 +118,9 @@ class _Worker:
         self._send(packed_message({"notice": text}))
 
 
+_worker = cache(_Worker)
+
+
 def _check_folder(folder: Path, digest: str) -> None:
     """Raises ConfigError where this node does not see the run folder that the driver sees."""
     end = time.monotonic() + _APPEARS_S
@@ -145,26 +139,16 @@ async def open_measuring(start: WorkerStart, warn: Callable[[str], None]) -> Asy
     """What measures slices of the run that a worker was told of. Raises RagpipeError where the folder describes other metrics than the
     driver has, and what opening the judge raises."""
     folder = RunFolder(start.folder)
-    config = _config_of(folder)
+    plain = read_config(folder)
+    prompts = run_prompts(folder, [Path(name).absolute() for name in plain.get("prompt_dirs") or ()])  # those that were copied
+    config = validate_finished_config(plain, NoOrigins(), prompts=prompts)
     if metric_signatures(config) != start.signatures:
         raise RagpipeError(f"{folder.config} describes other metrics than the run that is under way")
     reader = CaseReader(folder.samples, folder.outputs, start.iteration)
     try:
         async with open_judge(config, start.run_id, warn=warn) as session:
             session.corpus = references_of(folder.samples)
-            yield partial(
-                measure_slice,
-                reader,
-                measuring=case_measuring(config, session),
-                room=asyncio.Semaphore(case_window(config)),
-                keep_messages=config.keep_messages,
-            )
+            measuring, room = case_measuring(config, session), asyncio.Semaphore(case_window(config))
+            yield partial(measure_slice, reader, measuring=measuring, room=room, keep_messages=config.keep_messages)
     finally:
         reader.close()
-
-
-def _config_of(folder: RunFolder) -> RunConfig:
-    """The configuration of a run under way, with the templates that were copied into its folder."""
-    plain, origins = read_config(folder), NoOrigins()
-    prompts = run_prompts(folder, [Path(name).absolute() for name in plain.get("prompt_dirs") or ()])
-    return validate_finished_config(plain, origins, prompts=prompts)
