@@ -92,8 +92,9 @@ class ChangedCases(RunSource):
     @cached_property
     def pairs(self) -> Sequence[Pair]:
         """Each changed output with the one that it is held against, made when first asked for. Raises DataError where there is none."""
-        pairs = self._make(list(self._pool())) if self._make is not None else ()
-        if self._make is not None and not pairs:
+        if self._make is None:
+            return ()
+        if not (pairs := self._make(list(self._pool()))):
             found, fix = "no case to which one of the changes applies", "another run, or other changes"
             problem = Problem(str(self._source.root), "outputs", found, self._needs, fix)
             raise DataError("there is nothing to change", [problem])
@@ -145,8 +146,7 @@ def changed_case(change: Change, subject: Subject) -> Pair | None:
     if edit is None or edit.output == case.output:
         return None
     changed = renamed(case, Case(case.sample, edit.output, case.iteration), change.name)
-    said = {"before": edit.before, "after": edit.after, "in_reference": edit.in_reference}
-    return Pair.of(change.name, case, changed, **said)
+    return Pair.of(change.name, case, changed, before=edit.before, after=edit.after, in_reference=edit.in_reference)
 
 
 def renamed(base: Case, changed: Case, name: str) -> Case:

@@ -47,6 +47,7 @@ from ragpipe.store.run_tables import read_json
 MARGIN = 0.05
 """Share of the range within which the interval of a mean shift must lie where a score must not move."""
 _STATES = {"not_noticed": "NOT NOTICED", "biased": "BIASED"}
+_NOT_LISTED = Note("computed scores that did what they must are not listed here", shown_in=EVERYWHERE - MARKDOWN)
 
 
 def known_names(names: Sequence[str] | None, known: Iterable[str], kind: str) -> None:
@@ -148,21 +149,14 @@ def result_sections(document: Mapping[str, Any], said: str, *notes: Note) -> lis
     rows = sorted((*document.get("any_score", ()), *document["results"]), key=lambda row: order.get(str(row.get("change")), -1))
     done = [(Verbatim(name), *said_of) for name, said_of in changes.items()]
     plain = [row.get("score") in document.get("computed_scores", ()) and row["found"] == row["n"] for row in rows]
-    cells = [
-        TableRow(_result_cells(row), shown_in=MARKDOWN if is_plain else EVERYWHERE)
-        for row, is_plain in zip(rows, plain, strict=True)
-    ]
+    shown_in = [MARKDOWN if is_plain else EVERYWHERE for is_plain in plain]
+    cells = [TableRow(_result_cells(row), shown_in=media) for row, media in zip(rows, shown_in, strict=True)]
     heads = ("change", "score", "expected", "found", "% [95%]", "shift", "")
-    left_out = (
-        (Note("computed scores that did what they must are not listed here", shown_in=EVERYWHERE - MARKDOWN),)
-        if any(plain)
-        else ()
-    )
-    made = Section("changes", "Changes", (Table.of(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES).told(),))
-    results = Section(
-        "results", "Results", (*_charts(rows), Table.of(heads, cells, texts=3).told(), Note(said), *left_out, *notes)
-    )
-    return [results, *([made] if done else [])]
+    left_out = [_NOT_LISTED] if any(plain) else []
+    found = Table.of(heads, cells, texts=3).told()
+    made = Table.of(("change", "what is done", "cases"), done, texts=2, shown_in=PAGES).told()
+    results = Section("results", "Results", (*_charts(rows), found, Note(said), *left_out, *notes))
+    return [results, *([Section("changes", "Changes", (made,))] if done else [])]
 
 
 def _charts(rows: Sequence[Mapping[str, Any]]) -> Iterator[Chart]:
@@ -172,14 +166,11 @@ def _charts(rows: Sequence[Mapping[str, Any]]) -> Iterator[Chart]:
         reach = axis_limit([MARGIN, *(v for row in shifts for v in _ends(row) if v is not None)])
         note = f"The mean shift with its interval, from -{reach:.0%} to +{reach:.0%} of the range; the lines stand at +-{MARGIN:.0%}."
         yield Chart("", mean_table([_shift_row(row, reach) for row in shifts], note, ("change", "shift", "around 0")))
-    elif shares := [_share_row(row) for row in _counted(rows) if row.get("share") is not None]:
+        return
+    rows = [row for row in rows if "score" not in row] or rows  # those of any score, where there are such
+    if shares := [_share_row(row) for row in rows if row.get("share") is not None]:
         noun = "missed" if any("change" in row for row in rows) else "judged otherwise"
         yield Chart("", share_table(shares, noun), f"Bars: {noun}, of the cases that count.")
-
-
-def _counted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The rows of any score, where there are such: single scores stand in the table."""
-    return [row for row in rows if "score" not in row] or rows
 
 
 def _ends(row: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:

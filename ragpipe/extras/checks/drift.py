@@ -154,8 +154,8 @@ class _Start:
             said += f"; left out as random: {', '.join(random[:5])}{' ...' if len(random) > 5 else ''}"
         self.console.say(f"baseline: {said}; answered by {served_words(baseline['served'])}")
         if len(kept) < _FEW:
-            few = f"only {len(kept):,} verdicts are stable: a change of 5 % of them is often missed"
-            self.console.say(f"{few} (docs/extras/checks.md)")
+            few = f"only {len(kept):,} verdicts are stable: a change of 5 % of them is often missed (docs/extras/checks.md)"
+            self.console.say(few)
         return False
 
     def check(self) -> bool:
@@ -173,36 +173,29 @@ class _Start:
         again: list[Verdicts] = []
         if changed := {name.partition("/")[0] for name in changed_names(kept, verdicts)}:
             items = [item for item in self.canaries.items if item.name in changed]
-            questions = plural(len(items), "question")
-            self.console.say(f"drift: {questions} with a changed verdict: asked {MORE_REPEATS} times more")
+            self.console.say(f"drift: {plural(len(items), 'question')} with a changed verdict: asked {MORE_REPEATS} times more")
             again = self._ask(items, range(first + 1, first + 1 + MORE_REPEATS))
         entry |= check_document(kept, verdicts, again, self.canaries.grades)
         entry |= {"ended_at": _now(), "calls": len(self.calls), "served": _served(self.calls)}
         if entry["alarm"]:
             entry["after"] = quiet[-1] if quiet else baseline["started_at"]
         record.write(self.path)
-        self._say_check(entry, baseline)
-        return bool(entry["alarm"])
-
-    def _say_check(self, check: Mapping[str, Any], baseline: Mapping[str, Any]) -> None:
-        label = self.record.judge
-        print_report(Report("", "", "", None, (), tuple(_found(check, baseline))), self.console)
-        if not check["alarm"]:
-            self.console.say(f"no drift of {label}")
-            return
-        verdicts = plural(check["drifted"], "verdict")
+        print_report(Report("", "", "", None, (), tuple(_found(entry, baseline))), self.console)
+        if not entry["alarm"]:
+            self.console.say(f"no drift of {record.judge}")
+            return False
         self.console.warn(
-            f"{label} HAS DRIFTED: {verdicts} differ from the baseline in all six replies. Comparisons of runs that it judged before "
-            "with runs since are refused. judge.season=NAME asks every question again; the next check makes a new baseline"
+            f"{record.judge} HAS DRIFTED: {plural(entry['drifted'], 'verdict')} differ from the baseline in all six replies. "
+            "Comparisons of runs that it judged before with runs since are refused. judge.season=NAME asks every question "
+            "again; the next check makes a new baseline"
         )
+        return True
 
     def _opened(self, count: int) -> dict[str, Any]:
-        """The first keys of a baseline or check that begins, with `count` repeat numbers of which the call store holds no reply: a drift
-        file may have been removed while its replies stayed. The numbers count as used from now on."""
-        first = self.record.next_repeat
-        while self.questions.stored(
-            _question(item, number) for item in self.canaries.items for number in range(first, first + count)
-        ):
+        """The first keys of a baseline or check that begins, with `count` repeat numbers, which are used from now on."""
+        first, items = self.record.next_repeat, self.canaries.items
+        # replies of these numbers are stored where a drift file was removed
+        while self.questions.stored(_question(item, number) for item in items for number in range(first, first + count)):
             first += count
         self.record.next_repeat = first + count
         return {"first_repeat": first, "started_at": _now(), "ended_at": None}

@@ -222,8 +222,7 @@ def misplace_citation(subject: Subject, rng: random.Random) -> Edit | None:
 
 
 def _single_marks(case: Case) -> list[int]:
-    """The numbers that stand alone in a mark, once in the answer, and name a retrieved chunk: where citations are recorded, that of the one
-    which they name with it."""
+    """The numbers that stand alone in a mark, once in the answer, and name a retrieved chunk, also by a recorded citation."""
     ranks = {chunk.rank: chunk for chunk in case.contexts}
     numbers = [match["numbers"] for match in _MARK.finditer(case.answer)]
     all_numbers = [int(number) for group in numbers for number in re.findall(r"\d+", group)]

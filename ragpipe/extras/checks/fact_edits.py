@@ -53,6 +53,7 @@ _CONDITION = re.compile(
     r"\b(?:here|there|some|assuming|suppose|how|why|if|unless|until|when|whenever|whether|while|once|where|before|after)\b",
     re.IGNORECASE,
 )
+_REFERS_BACK = re.compile(r"(?:How|What|Why|When|Where|Who|Which|If|It|He|She|They|This|That|These|Those|His|Her|Its|Their)\b")
 _SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
 
 
@@ -82,8 +83,7 @@ def change_number(subject: Subject, rng: random.Random) -> Edit | None:
 
 
 def _is_quantity(match: re.Match[str], answer: str) -> bool:
-    """Whether the number counts or measures something: no year, no day of a month, no identifier, no part of an address
-    or of a name (`Room 102`, `Passage 2`)."""
+    """Whether the number counts or measures: no year, day of a month, identifier, part of a name (`Room 102`) or an address."""
     digits = match["digits"]
     if len(digits) > _LONGEST or (digits.startswith("0") and digits.isdigit()):
         return False
@@ -135,8 +135,7 @@ def _other_dates(written: str, subject: Subject) -> Iterator[str]:
             if other not in subject.known:
                 yield written[: year.start()] + other + written[year.end() :]
         return
-    day = re.search(r"\d{1,2}", written)
-    if day is None or not re.search(_MONTH, written):
+    if (day := re.search(r"\d{1,2}", written)) is None or not re.search(_MONTH, written):
         return
     for shift in range(9, 28):
         other = str((int(day[0]) + shift) % 28 + 1)
@@ -221,8 +220,7 @@ def negate_claim(subject: Subject, rng: random.Random) -> Edit | None:
 
 
 def _first_verb(answer: str, span: tuple[int, int]) -> re.Match[str] | None:
-    """The first verb of a sentence that `not` may follow; None where it stands in a condition, a purpose, an aside
-    (`it is worth noting`) or after `here`: nothing is claimed then."""
+    """The first verb of a sentence that `not` may follow; None in a condition, a purpose or an aside: nothing is claimed."""
     verb = next((match for match in free_matches(_VERB, answer) if span[0] <= match.start() < span[1]), None)
     if verb is None:
         return None
@@ -250,10 +248,7 @@ def _is_claim(sentence: str) -> bool:
     """Whether a sentence is a whole English statement that makes sense by itself: no title, no list, no pronoun first."""
     has_verb = re.search(r"\b(?:is|are|was|were|has|have|had|will|can|may|must|does|did|[a-z]+ed)\b", sentence)
     is_whole = sentence[-1:] == "." and sentence[:1].isupper() and not set(sentence) & set(':;?[]“”"') and has_verb
-    refers_back = re.match(
-        r"(?:How|What|Why|When|Where|Who|Which|If|It|He|She|They|This|That|These|Those|His|Her|Its|Their)\b", sentence
-    )
-    return bool(is_whole) and refers_back is None and 6 <= len(sentence.split()) <= 40
+    return bool(is_whole) and _REFERS_BACK.match(sentence) is None and 6 <= len(sentence.split()) <= 40
 
 
 def _is_foreign(sentence: str, subject: Subject) -> bool:
@@ -268,8 +263,6 @@ def refuse(subject: Subject, rng: random.Random) -> Edit | None:
     sample, output = subject.case.sample, subject.case.output
     if sample.answerable is False or (sample.expected and sample.expected.behavior == "reject"):
         return None
-    fields: dict[str, Any] = {
-        "citations": None if output.citations is None else [],
-        "abstained": None if output.abstained is None else True,
-    }
+    abstained = None if output.abstained is None else True
+    fields: dict[str, Any] = {"citations": None if output.citations is None else [], "abstained": abstained}
     return subject.edited((0, len(subject.answer)), REFUSAL, in_reference=True, **fields)

@@ -174,8 +174,7 @@ def audited_cases(pool: Sequence[Case], attacks: Sequence[str], probes: Sequence
 
 
 def _attacked_cases(drawn: Sequence[Case], attacks: Sequence[str]) -> Iterator[Pair]:
-    """Each attack in the next wrong answer that has the part which it changes. What changes an output is a method of the same sample,
-    `<method>~<name>`; what changes a sample is one of its own, `<id>~<name>`."""
+    """Each attack in the next wrong answer that has the part which it changes."""
     wrong = [_wrong(drawn, place) for place in range(min(_BASES, len(drawn)))]
     for number, name in enumerate(attacks):
         attack, turn = attack_suite().attacks[name], number % len(wrong)
@@ -273,8 +272,7 @@ def probe_rows(pairs: Sequence[Pair], score: Scored) -> list[dict[str, Any]]:
 
 
 def _needed(n: int, shift: float | None, interval: Interval | None) -> int | None:
-    """How many cases would decide a probe whose mean shift is what it is here: then its interval reaches just to the margin. None where
-    no setting reaches so far."""
+    """How many cases would decide a probe: with them its interval reaches just to the margin; None for more than `MOST`."""
     if shift is None or interval is None or not (room := abs(MARGIN - abs(shift))):
         return None
     needed = math.ceil(n * ((interval.high - interval.low) / 2 / room) ** 2)
@@ -296,14 +294,13 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
     parts = [Section("judge", "Judge", judge)]
     if rows := [_attack_row(row) for row in document["attacks"]]:
         rates = Table.of(("attacks", "succeeded", "% [95%]"), rows)
-        by = [row for row in document["attacks"] if row["over"] in _DRAWN and row["share"] is not None]
         bars = [
             ShareRow(row["name"], "", check.found_of(row), percentage(row["share"]), row["share"], row["over"], "")
-            for row in by
+            for row in document["attacks"]
+            if row["over"] in _DRAWN and row["share"] is not None
         ]
-        parts.append(
-            Section("attacks", "Attacks", (Chart("", share_table(bars, "attacks that succeeded")), rates, Note(_ATTACK_NOTE)))
-        )
+        chart = Chart("", share_table(bars, "attacks that succeeded"))
+        parts.append(Section("attacks", "Attacks", (chart, rates, Note(_ATTACK_NOTE))))
     return [*parts, *check.result_sections(document, _BIAS_NOTE)] if document["results"] else parts
 
 

@@ -115,7 +115,6 @@ def run(task: FinishedRunTask[SelftestSettings], console: Console) -> int:
     """
     finished, settings = task.finished, task.settings
     names = [name for name in MUTATIONS if settings.only is None or name in settings.only]
-
     source = ChangedCases(
         finished,
         SECTION,
@@ -159,8 +158,7 @@ def expected_direction(score: str, expectation: Expectation | None, *, in_refere
     named = expectation or {}
     worse = [*named.get("worse", ()), *(named.get("worse_in_reference", ()) if in_reference else ())]
     directions: Mapping[Direction, Iterable[str]] = {"worse": worse, "same": named.get("same", ())}
-    matches = (way for way, names in directions.items() if any(fnmatchcase(score, name) for name in names))
-    return next(matches, None)
+    return next((way for way, names in directions.items() if any(fnmatchcase(score, name) for name in names)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +261,7 @@ def selftest_figures(
     folder: RunFolder, config: RunConfig, mutants: Sequence[Pair], expect: Mapping[str, Expectation]
 ) -> dict[str, Any]:
     """The figures of `selftest.json`, from the scored run over originals and mutants. Raises DataError for a table that cannot be read."""
-    outcomes: list[Outcome] = []
-    floors: dict[str, dict[str, Any]] = {}
+    outcomes, floors = list[Outcome](), dict[str, dict[str, Any]]()
     for name, score in scored_values(folder).items():
         limit, source = case_floor(score)
         floors[name] = {"limit": limit, "source": source}
@@ -272,11 +269,9 @@ def selftest_figures(
     outcomes.sort(key=lambda outcome: list(MUTATIONS).index(outcome.mutant.change))
     tried = {outcome.score for outcome in outcomes}
     samples = {name: [mutant.base[0] for mutant in mutants if mutant.change == name] for name in MUTATIONS}
+    counts = {name: {"n": len(ids), "questions": len(set(ids))} for name, ids in samples.items()}
     return {
-        "changes": [
-            {"name": name, "what": MUTATIONS[name].what, "n": len(ids), "questions": len(set(ids))}
-            for name, ids in samples.items()
-        ],
+        "changes": [{"name": name, "what": MUTATIONS[name].what, **of_one} for name, of_one in counts.items()],
         "computed_scores": sorted(tried & computed_scores(config.metrics.values())),
         "noise_floor": {name: floor for name, floor in floors.items() if name in tried},
         "any_score": rows_by_any_score(outcomes),

@@ -52,8 +52,8 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     if _asks_the_same(task.finished):
         where, found = ((origins or NoOrigins()).location("judge"), f"that of the run ({task.finished.config.judge.label})")
         fix = "judge=... for a second judge, metrics.NAME.prompts.STEP=VERSION for another prompt, judge.season=again for the same one anew"
-        problem = Problem(where, "judge", found, "another judge or prompt", fix)
-        raise ConfigError(f"task={SECTION} is wrong; nothing was started", [problem])
+        title = f"task={SECTION} is wrong; nothing was started"
+        raise ConfigError(title, [Problem(where, "judge", found, "another judge or prompt", fix)])
     return task
 
 
@@ -98,10 +98,8 @@ def judge_reliability(first: Path, second: Path, specs: Sequence[ScoreSpec]) -> 
     `one_sided`, the cases with a value from one judge alone) and `cases`, those that disagree.
     """
     columns = [*OUTPUT_KEY, *(column for spec in specs for column in (spec.name, verdict_column(spec.name)))]
-    runs = [
-        {tuple(row[name] for name in OUTPUT_KEY): row for row in read_columns(path, columns).to_pylist()}
-        for path in (first, second)
-    ]
+    tables = [read_columns(path, columns).to_pylist() for path in (first, second)]
+    runs = [{tuple(row[name] for name in OUTPUT_KEY): row for row in rows} for rows in tables]
     keys = [key for key in runs[1] if key in runs[0]]
 
     def column(name: str) -> list[NDArray[np.float64]]:
