@@ -55,15 +55,13 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 _TOKENS = {
     "tokens_in": ("llm.token_count.prompt", "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "ai.usage.promptTokens"),
     "tokens_out": (
-        "llm.token_count.completion",
-        "gen_ai.usage.output_tokens",
-        "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens",
         "ai.usage.completionTokens",
     ),
     "tokens_cached": ("llm.token_count.prompt_details.cache_read", "gen_ai.usage.cache_read.input_tokens"),
     "tokens_reasoning": ("llm.token_count.completion_details.reasoning", "gen_ai.usage.reasoning.output_tokens"),
     "cost_usd": ("llm.cost.total",),
-}
+}  # fmt: skip
 _STATUS: dict[str, Status] = {"0": "unset", "1": "ok", "2": "error", "UNSET": "unset", "OK": "ok", "ERROR": "error"}
 
 
@@ -77,8 +75,7 @@ def read_attributes(span: Span, events: Sequence[Mapping[str, Any]] = ()) -> Spa
     they are, but for the vectors of embeddings, which say nothing here and are most of some exports."""
     span.attributes = {name: value for name, value in span.attributes.items() if not name.startswith("embedding.embeddings")}
     attributes = {name: value for name, value in (span.attributes | _said_by(events)).items() if value != REDACTED}
-    kind = _text(attributes, _KIND_NAMES)
-    if kind is not None:
+    if (kind := _text(attributes, _KIND_NAMES)) is not None:
         span.kind = _KINDS.get(kind.lower(), kind.lower())
     span.input = unwrapped(_value(attributes, _INPUT, "input.mime_type"), "inputs")
     span.output = unwrapped(_value(attributes, _OUTPUT, "output.mime_type"), "outputs")
@@ -116,8 +113,7 @@ def metadata_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     value = json_or_text(attributes.get("metadata"))
     if isinstance(value, dict):
         return value
-    prefix = "metadata."
-    return {name[len(prefix) :]: item for name, item in attributes.items() if name.startswith(prefix)}
+    return {name.removeprefix("metadata."): item for name, item in attributes.items() if name.startswith("metadata.")}
 
 
 def numbered_items(attributes: Mapping[str, Any], prefix: str) -> list[Any] | None:
@@ -149,16 +145,12 @@ def unwrapped(value: Any, name: str) -> Any:
 def first_documents(*candidates: Any) -> list[dict[str, Any]] | None:
     """The documents of the first candidate that is a list of them, be it empty; None where none is. A step whose documents are not
     recorded says nothing of what it found."""
-    for candidate in candidates:
-        if (passages := documents(candidate)) is not None:
-            return passages
-    return None
+    return next((passages for candidate in candidates if (passages := documents(candidate)) is not None), None)
 
 
 def _documents(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]] | None:
     """The documents of a list attribute, an empty list only where it says so; None where there is none."""
-    items = numbered_items(attributes, prefix)
-    if items is None:
+    if (items := numbered_items(attributes, prefix)) is None:
         return None
     passages = []
     for item in items:
@@ -171,16 +163,10 @@ def _documents(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any
 
 def _found(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
     """The documents of a vector store's events; its distance is the smaller the nearer, and no score."""
-    items = [event.get("attributes") or {} for event in events]
-    return [
-        {
-            "id": item.get(f"{_FOUND}.id"),
-            "content": item.get(f"{_FOUND}.document"),
-            "score": item.get(f"{_FOUND}.score"),
-            "metadata": json_or_text(item.get(f"{_FOUND}.metadata")),
-        }
-        for item in items
-    ] or None
+    names = {"id": "id", "content": "document", "score": "score", "metadata": "metadata"}
+    matches = [event.get("attributes") or {} for event in events]
+    passages = [{key: match.get(f"{_FOUND}.{name}") for key, name in names.items()} for match in matches]
+    return [{**passage, "metadata": json_or_text(passage["metadata"])} for passage in passages] or None
 
 
 def _said_by(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -233,19 +219,10 @@ def _text(attributes: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 def _usage(attributes: Mapping[str, Any]) -> dict[str, float]:
     counts: dict[str, float] = {}
     for name, keys in _TOKENS.items():
-        for key in keys:
-            value = attributes.get(key)
+        for value in map(attributes.get, keys):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 counts.setdefault(name, float(value))
     return counts
-
-
-def new_span(trace_id: str, span_id: str, parent_id: str | None, name: str) -> Span:
-    """A span of which only its place is known yet."""
-    return Span(trace_id, span_id, parent_id or None, name, SPAN)
-
-
-_HEX_LENGTHS = (16, 32)
 
 
 def is_otlp(row: Mapping[str, Any]) -> bool:
@@ -275,7 +252,7 @@ def identifier(text: Any) -> str | None:
     if not isinstance(text, str):
         raise BadExpression(f"an id that is no text: {text!r:.60}")
     plain = text.removeprefix("0x").removeprefix("tr-").lower()
-    if len(plain) in _HEX_LENGTHS and all(sign in "0123456789abcdef" for sign in plain):
+    if len(plain) in (16, 32) and all(sign in "0123456789abcdef" for sign in plain):
         return plain
     try:
         return base64.b64decode(text, validate=True).hex()
@@ -306,7 +283,7 @@ def _span(row: Mapping[str, Any], resource: dict[str, Any]) -> Span:
     if trace_id is None or span_id is None:
         raise BadExpression("a span without traceId or spanId")
     parent_id = identifier(row.get("parentSpanId") or row.get("parent_span_id"))
-    span = new_span(trace_id, span_id, parent_id, str(row.get("name") or ""))
+    span = Span(trace_id, span_id, parent_id, str(row.get("name") or ""))
     span.attributes = decoded_attributes(row.get("attributes"))
     if service := resource.get("service.name"):
         span.attributes.setdefault("service.name", service)
@@ -327,7 +304,7 @@ def _evaluation(record: Mapping[str, Any]) -> Span:
     attributes = decoded_attributes(record.get("attributes"))
     parent_id = identifier(record.get("spanId") or record.get("span_id"))
     # a span with the id of another is the same one, given twice
-    span = new_span(trace_id, f"evaluation {attributes}", parent_id, str(attributes.get("gen_ai.evaluation.name")))
+    span = Span(trace_id, f"evaluation {attributes}", parent_id, str(attributes.get("gen_ai.evaluation.name")))
     span.kind, span.start_ms = EVALUATOR, nanoseconds(record.get("timeUnixNano") or record.get("time_unix_nano"))
     names = {"score": "score.value", "label": "score.label", "explanation": "explanation"}
     said = {key: attributes.get(f"gen_ai.evaluation.{name}") for key, name in names.items()}
@@ -358,17 +335,11 @@ def _list(row: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
     return []
 
 
-_COLUMN = "attributes."
-
-
 def is_flat_span(row: Mapping[str, Any]) -> bool:
     """Whether the row is one span: `context` with ids, the column `context.trace_id`, or TruLens' `record_attributes`."""
     context = row.get("context")
-    return (
-        (isinstance(context, dict) and "trace_id" in context)
-        or "context.trace_id" in row
-        or {"record_attributes", "trace"} <= row.keys()
-    )
+    has_ids = "context.trace_id" in row or (isinstance(context, dict) and "trace_id" in context)
+    return has_ids or {"record_attributes", "trace"} <= row.keys()
 
 
 def flat_span(row: Mapping[str, Any]) -> Span:
@@ -380,17 +351,16 @@ def flat_span(row: Mapping[str, Any]) -> Span:
     span_id = _plain_id(context.get("span_id") or row.get("context.span_id"))
     if trace_id is None or span_id is None:
         raise BadExpression("a span without trace_id or span_id")
-    span = new_span(trace_id, span_id, _plain_id(row.get("parent_id")), str(row.get("name") or ""))
+    span = Span(trace_id, span_id, _plain_id(row.get("parent_id")), str(row.get("name") or ""))
     span.attributes = _columns(row)
     if isinstance(row.get("span_kind"), str):
         span.attributes.setdefault("openinference.span.kind", row["span_kind"])
     span.start_ms, span.end_ms = epoch_ms(row.get("start_time")), epoch_ms(row.get("end_time"))
     status = row.get("status") or {}
     span.status = status_of(row.get("status_code") or status.get("status_code"))
-    message = row.get("status_message") or status.get("description")
     events = _structure(row.get("events"))
     events = [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
-    span.error = error_of(span.status, message, events)
+    span.error = error_of(span.status, row.get("status_message") or status.get("description"), events)
     return read_attributes(span, events)
 
 
@@ -402,7 +372,7 @@ def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes: an object, or the columns `attributes.*`; empty cells are left out."""
     if isinstance(row.get("attributes"), dict):
         return dict(row["attributes"])
-    columns = {name[len(_COLUMN) :]: value for name, value in row.items() if name.startswith(_COLUMN)}
+    columns = {name.removeprefix("attributes."): value for name, value in row.items() if name.startswith("attributes.")}
     return {name: _cell(name, value) for name, value in columns.items() if value is not None and value != ""}
 
 
@@ -418,9 +388,7 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def _structure(value: Any) -> Any:
-    if not isinstance(value, str) or not value.strip():
-        return value
-    return parsed(value)
+    return parsed(value) if isinstance(value, str) and value.strip() else value
 
 
 def _trulens(row: Mapping[str, Any]) -> Span:
@@ -430,7 +398,7 @@ def _trulens(row: Mapping[str, Any]) -> Span:
     if not trace_id or not trace.get("span_id"):
         raise BadExpression("a TruLens event without record id or span id")
     parent = trace.get("parent_id")
-    span = new_span(str(trace_id), str(trace["span_id"]), str(parent) if parent else None, str(record.get("name") or ""))
+    span = Span(str(trace_id), str(trace["span_id"]), str(parent) if parent else None, str(record.get("name") or ""))
     span.attributes = attributes
     span.start_ms, span.end_ms = epoch_ms(row.get("start_timestamp")), epoch_ms(row.get("timestamp"))
     status = record.get("status")

@@ -63,11 +63,8 @@ def are_documents(value: Any) -> bool:
     value = json_or_text(value)
     if isinstance(value, dict) and value.keys() == {"documents"}:
         value = value["documents"]
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, dict) and ("page_content" in item or "pageContent" in item) for item in value)
-    )
+    names = {"page_content", "pageContent"}
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and names & item.keys() for item in value)
 
 
 def message_text(value: Any) -> str | None:
@@ -144,7 +141,7 @@ class Span:
     span_id: str
     parent_id: str | None
     name: str
-    kind: str
+    kind: str = SPAN
     input: Any = None
     output: Any = None
     start_ms: float | None = None

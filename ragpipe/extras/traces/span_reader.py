@@ -187,36 +187,31 @@ class _Tree:
     """The spans of a trace in the order of their start. A span that is given twice counts once."""
 
     def __init__(self, spans: Iterable[Span]):
-        by_id = {span.span_id: span for span in spans}
-        self.spans = sorted(by_id.values(), key=lambda span: (span.start_ms is None, span.start_ms or 0))
-        self._by_id = by_id
+        self._by_id = {span.span_id: span for span in spans}
+        self.spans = sorted(self._by_id.values(), key=lambda span: (span.start_ms is None, span.start_ms or 0))
         self._read_generic_documents()
         self.root = self._root()
 
     def outermost(self, kind: str) -> list[Span]:
         """The spans of a kind that lie below no span of the same kind and below no evaluator."""
-        return [
-            span
-            for span in self.spans
-            if span.kind == kind and not any(above.kind in (kind, EVALUATOR) for above in self._above(span))
-        ]
+        spans = [span for span in self.spans if span.kind == kind]
+        return [span for span in spans if not any(above.kind in (kind, EVALUATOR) for above in self._above(span))]
 
     def found(self, span: Span) -> list[dict[str, Any]] | None:
         """The documents of a step, or of the steps of its kind right below it that it wraps; None where they are not recorded."""
         if span.documents is not None:
             return span.documents
-        inner = [below for below in self.spans if below.kind == span.kind and span in self._above(below)]
-        inner = [below for below in inner if below.documents is not None]
-        return [item for below in inner for item in below.documents or ()] if inner else None
+        below = [step for step in self.spans if step.kind == span.kind and span in self._above(step)]
+        inner = [step.documents for step in below if step.documents is not None]
+        return [item for passages in inner for item in passages] if inner else None
 
     def said(self) -> tuple[Span | None, Span | None]:
         """The spans whose input is the trace's, and whose output."""
         root = self.root
         if root is None or root.input is not None or root.output is not None:
             return root, root
-        below = [
-            span for span in self.spans if span.kind not in _NO_ANSWER and span.input is not None and span.output is not None
-        ]
+        speaking = [span for span in self.spans if span.input is not None and span.output is not None]
+        below = [span for span in speaking if span.kind not in _NO_ANSWER]
         tops = [span for span in below if not any(above in below for above in self._above(span))]
         return (tops[0], tops[-1]) if tops else (root, root)
 
@@ -270,8 +265,7 @@ def _usage(models: list[Span], root: Span | None) -> dict[str, float]:
 def _timings(steps: dict[str, list[Span]], total: float | None) -> dict[str, float]:
     timings = {}
     for kind, stage in _STAGES.items():
-        durations = [span.duration_ms for span in steps[kind] if span.duration_ms is not None]
-        if durations:
+        if durations := [span.duration_ms for span in steps[kind] if span.duration_ms is not None]:
             timings[stage] = round(sum(durations), 3)
     return timings if total is None else {**timings, "total": total}
 
@@ -282,9 +276,8 @@ def _evaluations(spans: Iterable[Span]) -> list[dict[str, Any]]:
     for span in spans:
         output = json_or_text(span.output)
         if span.kind == EVALUATOR and isinstance(output, dict) and "score" in output:
-            value = verdict(output["score"])
             comment = output.get("explanation") or output.get("label")
-            scores.append({"name": span.name, "value": value, "source": "span", "comment": comment})
+            scores.append({"name": span.name, "value": verdict(output["score"]), "source": "span", "comment": comment})
     return scores
 
 
@@ -299,8 +292,7 @@ def _named(span: Span, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _step(span: Span) -> dict[str, Any]:
-    own = {"start": _iso(span.start_ms), "duration_ms": span.duration_ms, "attributes": span.attributes}
-    return {**_named(span, _STEP), **own}
+    return {**_named(span, _STEP), "start": _iso(span.start_ms), **_named(span, ("duration_ms", "attributes"))}
 
 
 def _iso(milliseconds: float | None) -> str | None:

@@ -70,8 +70,7 @@ def observation_span(row: Mapping[str, Any]) -> Span:
         span.status, span.error = "error", row.get("statusMessage") or "error"
     elif row.get("endTime"):
         span.status = "ok"
-    metadata = row.get("metadata")
-    span.attributes = {"metadata": metadata} if metadata else {}
+    span.attributes = {"metadata": row["metadata"]} if row.get("metadata") else {}
     if isinstance(span.input, dict) and isinstance(span.input.get("query"), str):
         span.query = span.input["query"]
     elif isinstance(span.input, str):
@@ -116,23 +115,17 @@ def mlflow_trace(row: Mapping[str, Any]) -> Trace:
     facts = trace["info"]
     duration = facts.get("execution_duration_ms")
     assessments = [item for item in facts.get("assessments") or [] if isinstance(item, dict)]
-    return Trace(
-        str(facts.get("trace_id")),
-        spans,
-        {
-            "start_ms": epoch_ms(facts.get("request_time")),
-            "duration_ms": float(duration) if isinstance(duration, int | float) else None,
-            "metadata": {name: value for name, value in (facts.get("tags") or {}).items() if "mlflow." not in name},
-            "session": (facts.get("trace_metadata") or {}).get("mlflow.trace.session"),
-            "user": (facts.get("trace_metadata") or {}).get("mlflow.trace.user"),
-            "scores": [_mlflow_score(item) for item in assessments if "expectation" not in item],
-            "expectations": {
-                str(item.get("assessment_name")): _expectation(item["expectation"])
-                for item in assessments
-                if isinstance(item.get("expectation"), dict)
-            },
-        },
-    )
+    expected = [item for item in assessments if isinstance(item.get("expectation"), dict)]
+    said = {
+        "start_ms": epoch_ms(facts.get("request_time")),
+        "duration_ms": float(duration) if isinstance(duration, int | float) else None,
+        "metadata": {name: value for name, value in (facts.get("tags") or {}).items() if "mlflow." not in name},
+        "session": (facts.get("trace_metadata") or {}).get("mlflow.trace.session"),
+        "user": (facts.get("trace_metadata") or {}).get("mlflow.trace.user"),
+        "scores": [_mlflow_score(item) for item in assessments if "expectation" not in item],
+        "expectations": {str(item.get("assessment_name")): _expectation(item["expectation"]) for item in expected},
+    }
+    return Trace(str(facts.get("trace_id")), spans, said)
 
 
 def _mlflow_span(row: Mapping[str, Any]) -> Span:
@@ -168,16 +161,11 @@ def _mlflow_span(row: Mapping[str, Any]) -> Span:
 def _mlflow_score(assessment: Mapping[str, Any]) -> dict[str, Any]:
     """A judgement: a scorer that failed gives an unreadable one with its message, a grade in words one with its text."""
     feedback = assessment.get("feedback") or {}
-    error = feedback.get("error") or {}
-    value = verdict(feedback.get("value"))
-    if error:
+    value, source = verdict(feedback.get("value")), (assessment.get("source") or {}).get("source_type")
+    if error := feedback.get("error"):
         value = {UNREADABLE: str(error.get("error_message") or error.get("error_code") or "error")}
-    return {
-        "name": str(assessment.get("assessment_name")),
-        "value": value,
-        "source": (assessment.get("source") or {}).get("source_type"),
-        "comment": assessment.get("rationale"),
-    }
+    name, comment = str(assessment.get("assessment_name")), assessment.get("rationale")
+    return {"name": name, "value": value, "source": source, "comment": comment}
 
 
 def _expectation(expectation: Mapping[str, Any]) -> Any:
@@ -220,15 +208,11 @@ def run_trace(row: Mapping[str, Any]) -> Trace | None:
 def run_facts(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a root run says of its trace: tags, metadata, scores (the mean of each feedback key), its data set's example."""
     extra, feedback = (row[name] if isinstance(row.get(name), dict) else {} for name in ("extra", "feedback_stats"))
-    scores = [
-        {"name": name, "value": stats.get("avg"), "source": "feedback", "comment": None}
-        for name, stats in feedback.items()
-        if isinstance(stats, dict)
-    ]
+    means = {name: stats.get("avg") for name, stats in feedback.items() if isinstance(stats, dict)}
     return {
         "tags": [tag for tag in row.get("tags") or [] if isinstance(tag, str)],
         "metadata": extra.get("metadata") or {},
-        "scores": scores,
+        "scores": [{"name": name, "value": mean, "source": "feedback", "comment": None} for name, mean in means.items()],
         "example_id": row.get("reference_example_id"),
     }
 
@@ -258,8 +242,7 @@ def _run_span(row: Mapping[str, Any]) -> Span:
     elif span.end_ms is not None:
         span.status = "ok"
     span.attributes = {name: row[name] for name in ("tags", "status", "session_name") if row.get(name)}
-    query = row.get("inputs")
-    span.query = query.get("query") if isinstance(query, dict) else None
+    span.query = span.input.get("query") if isinstance(span.input, dict) else None
     if span.kind == RETRIEVER and not span.error:
         span.documents = documents(row.get("outputs"))
     if span.kind == LLM:
