@@ -29,21 +29,19 @@ _PAGE_TITLE = re.compile(r"<title>([^<]*?)(?: · ragpipe)?</title>")
 
 
 def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange | None], revision: str) -> dict[str, Any]:
-    """All that the page shows.
-
-    Args:
-        root: the output folder.
-        listing: its runs.
-        changes: the difference of each run that has a previous run.
-        revision: what the page compares with that of `progress`, to know that it is old.
-    """
+    """All that the page over the output folder `root` shows. `changes` is the difference of each run that has a previous run,
+    `revision` what the page compares with that of `progress`, to know that it is old."""
     sweeps = {job: sweep for sweep in listing.sweeps for job in sweep.jobs}
     befores = runs_before(listing.runs)
-    rows = [
-        run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key))
-        | {"compare": _comparison(*comparison_with(listing, run, root, befores))}
-        for run in listing.runs
-    ]
+    rows: list[dict[str, Any]] = []
+    for run in listing.runs:
+        row = run_row(run, changes.get(run.key), has_before=run.key in changes, sweep=sweeps.get(run.key))
+        link, command = comparison_with(listing, run, root, befores)
+        rows.append({**row, "compare": [run_address(link) if link else "", printable(command)]})
+    pages = {
+        f"{key}/compare.html": (listing.comparisons[key], "compare.html", f"{key.rsplit('/', 2)[0]}: ")
+        for key in sorted(listing.comparisons)
+    } | {key: (path.parent, path.name, "") for key, path in sorted(listing.pages.items())}
     return {
         "revision": revision,
         "folder": on_one_line(str(root)),
@@ -51,23 +49,9 @@ def index_document(root: Path, listing: Listing, changes: Mapping[str, RunChange
         "unread": listing.unread,
         "rows": rows,
         "sweeps": [sweep_row(sweep) for sweep in listing.sweeps],
-        "comparisons": [
-            *(
-                [
-                    page_words(listing.comparisons[key], "compare.html", f"{key.rsplit('/', 2)[0]}: "),
-                    run_address(key, "compare.html"),
-                ]
-                for key in sorted(listing.comparisons)
-            ),
-            *([page_words(path.parent, path.name), run_address(key)] for key, path in sorted(listing.pages.items())),
-        ],
+        "comparisons": [[page_words(*page), run_address(address)] for address, page in pages.items()],
         "history": history_lines(listing.runs, changes),
     }
-
-
-def _comparison(link: str, command: str) -> list[str]:
-    """The link to the comparison with the previous run and the command that makes it, as texts of the page."""
-    return [run_address(link) if link else "", printable(command)]
 
 
 def page_words(root: Path, file: str, lead: str = "") -> str:
@@ -102,24 +86,14 @@ _WITHOUT_SCRIPT = 200
 
 
 def index_page(document: Mapping[str, Any], *, is_live: bool) -> Page:
-    """What the page is made of.
-
-    Args:
-        document: its content (`index_document`).
-        is_live: whether a server stands behind it: runs that go on need one.
-    """
+    """What the page is made of. `document` is its content (`index_document`); `is_live` says whether a server is behind it:
+    runs that go on need one."""
     template = page_environment(_TEMPLATES).get_template("view.html.jinja")
     body = template.render(document=document, is_live=is_live, rows=document["rows"][:_WITHOUT_SCRIPT])
     script = core_script(_PIECES) + "".join(_file(name) for name in ("run_rows.js", "live.js", "view.js"))
+    title, style = f"runs of {document['folder']} · ragpipe", core_style() + _file("view.css")
     blocks = [json_block("index", {**document, "isLive": is_live})]
-    return Page(
-        f"runs of {document['folder']} · ragpipe",
-        Markup(body),
-        core_style() + _file("view.css"),
-        script,
-        blocks,
-        connects=is_live,
-    )
+    return Page(title, Markup(body), style, script, blocks, connects=is_live)
 
 
 def _file(name: str) -> str:
@@ -134,14 +108,8 @@ KINDS = {"blocked": "bad", "warned": "warn", "passed": "good", "none": ""}
 
 
 def run_row(run: ListedRun, change: RunChange | None, *, has_before: bool, sweep: Sweep | None) -> dict[str, Any]:
-    """What the page shows of a run.
-
-    Args:
-        run: the run.
-        change: its difference to the previous run; None where it is not known yet.
-        has_before: whether there is a previous run.
-        sweep: the sweep that it is a job of.
-    """
+    """What the page shows of a run. `change` is its difference to the previous run, None where it is not known yet;
+    `has_before` says whether there is one. `sweep` is the sweep that it is a job of."""
     row: dict[str, Any] = {
         "key": run.key,
         "name": _text(run.name),
@@ -192,7 +160,7 @@ def score_words(score: MainScore) -> str:
 
 
 def _verdict(verdict: GatesVerdict) -> dict[str, Any]:
-    sentences = [on_one_line(sentence, _WORDS) for sentence in verdict.sentences[:5]]
+    sentences = [_text(sentence) for sentence in verdict.sentences[:5]]
     return {"words": verdict.words, "kind": KINDS[verdict.outcome], "sentences": sentences}
 
 

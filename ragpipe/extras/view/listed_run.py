@@ -72,26 +72,19 @@ class RunState:
 
 
 def _lock_holder(root: Path) -> tuple[Process, str] | None:
-    """The process that the lock file of a run folder names, and the words it was started with; None for no file, or one without a
-    process."""
+    """The process that the lock file of a run folder names, and the words it was started with; None where it names none."""
     try:
         content = json_below(root, ".lock", limit=_LOCK_MAX)
     except RagpipeError:
         return None
-    pid = content.get("pid")
-    if not isinstance(pid, int) or isinstance(pid, bool):
+    if type(pid := content.get("pid")) is not int:
         return None
     return Process(str(content.get("host")), pid, str(content.get("mark") or "")), str(content.get("command") or "")
 
 
 def run_state(root: Path, states: Mapping[str, str], *, has_figures: bool) -> RunState:
-    """The state of a run folder.
-
-    Args:
-        root: the run folder.
-        states: how far each iteration is, as the manifest says; empty before the first one is judged.
-        has_figures: whether the figures over all iterations are there.
-    """
+    """The state of a run folder. `states` says how far each iteration is, as the manifest has it, empty before the first one is
+    judged; `has_figures` whether the figures over all iterations are there."""
     holder = _lock_holder(root)
     alive = is_alive(holder[0]) if holder else False  # None where this machine cannot tell
     is_done = has_figures and bool(states) and all(state in (COMPLETE, INCOMPLETE) for state in states.values())
@@ -126,11 +119,10 @@ def _started(holder: Process, command: str, alive: bool | None, counters: Counte
     speaks = counters is not None and counters.phase in _SPEAKS
     if silent_s <= SILENT_S or not (speaks or alive is None):
         return RunState("running", "", counters)
-    silence = f"no sign for {rough_duration(silent_s)}"
-    reason = f"{silence} from {process} on {holder.host}"
+    reason = f" from {process} on {holder.host}"
     if alive:
-        reason = f"{silence}, though {process} is still there: end it before you start it again"
-    return RunState("stalled", reason, counters, resume)
+        reason = f", though {process} is still there: end it before you start it again"
+    return RunState("stalled", f"no sign for {rough_duration(silent_s)}{reason}", counters, resume)
 
 
 def resume_command(command: str) -> str:
@@ -210,9 +202,7 @@ class MainScore:
     mean: float
     low: float | None
     high: float | None
-    n: int
     scale: tuple[float | None, float | None]
-    higher_is_better: bool
     noise: float | None
     methods: tuple[str, ...] = ()
 
@@ -246,7 +236,6 @@ class ListedRun:
     verdict: GatesVerdict | None = None
     cost: str = ""
     series: str = ""
-    source_run: str = ""
     selftest: bool = False
     pages: tuple[PageLink, ...] = ()
     cases: tuple[LiveCase, ...] = ()
@@ -316,19 +305,14 @@ def _read(root: Path, key: str, manifest: Mapping[str, Any]) -> ListedRun:
     if status.state in UNFINISHED:
         scoring = manifest["identity"].get("scoring")
         figures["cases"] = newest_cases(root, _newest_iteration(root), scoring if isinstance(scoring, dict) else {})
+    data = str(manifest["data"]["name"])
     return ListedRun(
-        key,
-        name,
-        run_id,
-        root,
-        _created(manifest, root),
-        status,
+        *(key, name, run_id, root, _created(manifest, root), status),
         files=tuple(file for file in FILES if is_file_below(root, file)),
         pages=tuple(islice(pages_of(root), _PAGES)),
-        data=str(manifest["data"]["name"]),
+        data=data,
         series=_series(manifest),
-        source_run=str(manifest.get("source_run") or ""),
-        selftest=str(manifest["data"]["name"]).endswith(_OF_CHECKS) or file_mark(root, "selftest.json") is not None,
+        selftest=data.endswith(_OF_CHECKS) or file_mark(root, "selftest.json") is not None,
         **figures,
     )
 
@@ -343,17 +327,9 @@ def run_score(metrics: Mapping[str, Any]) -> MainScore | None:
         return None
     score, scale = scores[names[0]], declared[names[0]]
     interval, noise = score.get("interval") or {}, score.get("noise") or {}
-    return MainScore(
-        names[0],
-        mean,
-        _finite(interval.get("low")),
-        _finite(interval.get("high")),
-        int(score["n_ok"]),
-        (_finite(scale["low"]), _finite(scale["high"])),
-        bool(scale["higher_is_better"]),
-        _finite(noise.get("floor")),
-        tuple(map(str, metrics["by"].get("method", {}))),
-    )
+    low, high, bottom, top = map(_finite, (interval.get("low"), interval.get("high"), scale["low"], scale["high"]))
+    methods = tuple(map(str, metrics["by"].get("method", {})))
+    return MainScore(names[0], mean, low, high, (bottom, top), _finite(noise.get("floor")), methods)
 
 
 def _finite(value: Any) -> float | None:
@@ -368,9 +344,7 @@ def _judge(root: Path, metrics: Mapping[str, Any]) -> str:
 
 
 def _verdict(root: Path) -> GatesVerdict:
-    if file_mark(root, "gates.json") is None:
-        return GatesVerdict("none", "no gates")
-    gates = json_below(root, "gates.json")["gates"]
+    gates = json_below(root, "gates.json")["gates"] if file_mark(root, "gates.json") is not None else ()
     if not gates:
         return GatesVerdict("none", "no gates")
     outcomes = [str(gate["outcome"]) for gate in gates]
@@ -381,9 +355,8 @@ def _verdict(root: Path) -> GatesVerdict:
     if warned:
         return GatesVerdict("warned", f"{warned} of {len(gates)} gates warn", sentences)
     passed = outcomes.count("passed")
-    return GatesVerdict(
-        "passed", f"passed {passed} of {len(gates)} gates" if passed < len(gates) else f"passed, {len(gates)} gates"
-    )
+    words = f"passed {passed} of {len(gates)} gates" if passed < len(gates) else f"passed, {len(gates)} gates"
+    return GatesVerdict("passed", words)
 
 
 def _cost(cost: Mapping[str, Any]) -> str:

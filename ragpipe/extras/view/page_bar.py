@@ -43,16 +43,14 @@ def page_bar(listing: Listing, path: str, *, home: str = "", root: Path | None =
     run = next((run for run in listing.runs if path.startswith(f"{run.key}/")), None) if is_own else None
     if run is not None:
         pages = {"report.html": "report", **{page.path: page.name for page in run.pages}} if "report.html" in run.files else {}
-        links += [
-            _LINK.format(top + run_address(run.key, file), name) for file, name in pages.items() if path != f"{run.key}/{file}"
-        ]
+        addresses = {f"{run.key}/{file}": name for file, name in pages.items()}
+        links += [_LINK.format(top + run_address(other), name) for other, name in addresses.items() if other != path]
         for other, words in zip(listing.neighbours(run), ("← previous run", "next run →"), strict=True):
             links += [_LINK.format(top + run_address(other.key, "report.html"), words)] if other else []
         link, command = comparison_with(listing, run, root)
         words = "compared with the previous run" if link else "compare with the previous run"
-        links += (
-            [_LINK.format(top + run_address(link), words)] if link else [_COMMAND.format(words, command)] if command else []
-        )
+        if link or command:
+            links.append(_LINK.format(top + run_address(link), words) if link else _COMMAND.format(words, command))
     return _NAV.format(Markup("").join(links))
 
 

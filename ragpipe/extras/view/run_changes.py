@@ -47,11 +47,8 @@ def runs_before(runs: Sequence[ListedRun]) -> dict[str, ListedRun]:
 def measured_change(before: ListedRun, run: ListedRun) -> RunChange:
     """Read both runs and compare their main score. Takes up to seconds for large runs. Never raises."""
     try:
-        folders = RunFolder(before.root), RunFolder(run.root)
-        with (
-            opened_side(folders[0], checked_manifest(folders[0])) as base,
-            opened_side(folders[1], checked_manifest(folders[1])) as side,
-        ):
+        first, second = RunFolder(before.root), RunFolder(run.root)
+        with opened_side(first, checked_manifest(first)) as base, opened_side(second, checked_manifest(second)) as side:
             name = run.main.name if run.main else ""
             pairs = paired_cases(base.cases, side.cases)
             verdict = paired_score(name, base, side, pairs, EqualAnswers(base, side, pairs)).decided(CompareSettings())

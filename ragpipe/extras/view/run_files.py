@@ -54,29 +54,27 @@ def bytes_below(root: Path, *parts: str, limit: int = JSON_MAX) -> bytes:
 
 def json_below(root: Path, *parts: str, limit: int = JSON_MAX) -> dict[str, Any]:
     """A JSON object below a folder. Raises DataError."""
-    raw = bytes_below(root, *parts, limit=limit)
-    check_sealed(root.joinpath(*parts))
+    raw, path = bytes_below(root, *parts, limit=limit), root.joinpath(*parts)
+    check_sealed(path)
     try:
         content = json.loads(raw)
-    except RecursionError as error:
-        raise _refused(root.joinpath(*parts), "no readable JSON (nested too deeply)", "a JSON object") from error
-    except ValueError as error:
-        raise _refused(root.joinpath(*parts), f"no readable JSON ({error})"[:200], "a JSON object") from error
+    except (RecursionError, ValueError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise _refused(path, f"no readable JSON ({why})"[:200], "a JSON object") from error
     if not isinstance(content, dict):
-        raise _refused(root.joinpath(*parts), f"a JSON {type(content).__name__}", "a JSON object")
-    if fault := shape_fault(root.joinpath(*parts), content):
-        raise _refused(root.joinpath(*parts), fault, "what ragpipe wrote")
+        raise _refused(path, f"a JSON {type(content).__name__}", "a JSON object")
+    if fault := shape_fault(path, content):
+        raise _refused(path, fault, "what ragpipe wrote")
     return content
 
 
 def manifest_below(root: Path) -> dict[str, Any]:
     """The manifest of a run folder. Raises DataError; FormatMismatch for a run of another format."""
     manifest = json_below(root, "manifest.json")
-    if type(manifest.get("format")) is not int or manifest["format"] != FORMAT:
+    if type(written := manifest.get("format")) is not int or written != FORMAT:
+        title = "a run of another format is not read"
         fix = "start the run's command again, or use the ragpipe that made this one"
-        raise format_mismatch(
-            "a run of another format is not read", root / "manifest.json", manifest.get("format"), manifest.get("ragpipe"), fix
-        )
+        raise format_mismatch(title, root / "manifest.json", written, manifest.get("ragpipe"), fix)
     return manifest
 
 

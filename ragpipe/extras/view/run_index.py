@@ -107,16 +107,14 @@ class RunIndex:
         except OSError as error:
             yield Listing(error=on_one_line(f"{self.root} cannot be read: {error.strerror}"))
             return
-        published = time.monotonic()
-        paths = scan.runs
+        published, paths = time.monotonic(), scan.runs
         sweeps = tuple(self._read_sweeps(scan.sweeps))
         self._known = {key: known for key, known in self._known.items() if key in paths}
         unread = [key for key in paths if key not in self._known]
         for key in sorted(paths, key=lambda key: (key in self._known, -_changed(paths[key]))):
-            root = paths[key]
             known = self._known.get(key)
-            if known is None or known.is_unfinished or known.mark != run_mark(root):
-                self._known[key] = read_run(root, key)
+            if known is None or known.is_unfinished or known.mark != run_mark(paths[key]):
+                self._known[key] = read_run(paths[key], key)
             if known is None and time.monotonic() - published > PUBLISH_S:
                 published = time.monotonic()
                 yield self._assembled(sweeps, scan, sum(key not in self._known for key in unread))
@@ -138,5 +136,4 @@ class RunIndex:
 
 
 def _changed(path: Path) -> float:
-    mark = file_mark(path, "manifest.json") or file_mark(path)
-    return mark[0] if mark else 0
+    return (file_mark(path, "manifest.json") or file_mark(path) or (0,))[0]

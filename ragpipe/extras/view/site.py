@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ragpipe.core.errors import ConfigError, DataError, Problem
@@ -29,30 +29,21 @@ _TITLE = "the site was not written"
 _FINISHED = ("complete", "incomplete")
 
 
-@dataclass(frozen=True)
-class SiteContents:
-    """What a site holds: runs, comparisons, and the runs that were left out because they are not finished or have no report."""
-
-    runs: int
-    comparisons: int
-    left_out: int
-
-
 def export_site(output_dir: Path, run: RunFolder | None, target: Path) -> Iterator[str]:
     """`task=export formats=[site]`: the site of all runs. Raises as `write_site`, and ConfigError for a single run."""
     if run is not None:
         found, expected = str(run.root), "no run: the site is that of all"
         raise ConfigError(_TITLE, [Problem("command line", "run", found, expected, "report.html is the page of one run")])
-    contents = write_site(output_dir, target)
+    runs, comparisons, left_out = write_site(output_dir, target)
     yield str(target / "index.html")
-    left_out = f"; {plural(contents.left_out, 'run')} left out (not finished, or without report.html)"
-    words = f"{plural(contents.runs, 'run')}, {plural(contents.comparisons, 'comparison')}"
-    yield words + (left_out if contents.left_out else "")
+    rest = f"; {plural(left_out, 'run')} left out (not finished, or without report.html)" if left_out else ""
+    yield f"{plural(runs, 'run')}, {plural(comparisons, 'comparison')}{rest}"
     yield "it holds questions, contexts, replies: whoever has the folder sees them"
 
 
-def write_site(root: Path, target: Path) -> SiteContents:
-    """Write the site of all finished runs below `root` into a folder.
+def write_site(root: Path, target: Path) -> tuple[int, int, int]:
+    """Write the site of all finished runs below `root` into a folder. Returns how many runs and comparisons it holds, and how
+    many runs were left out because they are not finished or have no report.
 
     The folder is made; in one that holds a site its pages are replaced. Raises ConfigError for a folder with other files, or
     inside `root`; DataError where no run is finished, and for a file that cannot be read; OutputError.
@@ -82,7 +73,7 @@ def write_site(root: Path, target: Path) -> SiteContents:
         write_unless_same(target / "index.html", page_html(index_page(document, is_live=False)))
     except OSError as error:
         raise output_error(target, error) from error
-    return SiteContents(len(runs), len(chosen.comparisons), len(listing.runs) - len(runs))
+    return len(runs), len(chosen.comparisons), len(listing.runs) - len(runs)
 
 
 def _check_target(root: Path, target: Path) -> None:

@@ -49,7 +49,6 @@ SHUTDOWN_S = 0.5
 _SILENT = logging.Logger("ragpipe.view", logging.CRITICAL + 1)  # of requests that are no HTTP; our own faults are reported
 _CHUNK = 1 << 20
 _SIDE_FILE_MAX = 512 << 20  # of 200,000 cases all side files have 350 MB
-_TEXT = "text/plain"
 _KEY = r"[\s\S]+"  # names of folders may hold a newline
 _SIDE_FILE = r"{file:[A-Za-z0-9_-]+\.js}"
 
@@ -72,7 +71,7 @@ class ViewSettings(Settings):
     port: int = Field(default=0, ge=0, le=65535, description="Port on 127.0.0.1. 0: any free one.")
 
 
-class ViewTaskSettings(Settings):
+class Keys(Settings):
     """`run` names the run that the address leads to, `output_dir` the folder that is served."""
 
     output_dir: str = Field(min_length=1, description="Folder that holds the runs. Nothing is written into it.")
@@ -80,29 +79,22 @@ class ViewTaskSettings(Settings):
     view: ViewSettings = Field(default_factory=ViewSettings, description="Port of the server.")
 
 
-Keys = ViewTaskSettings
-
-
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> ViewOptions:
     """Check the keys of this task. Raises ConfigError, also for an `output_dir` that is no folder; a first run may
     still make it. DataError for a run that is not there."""
     origins = origins or NoOrigins()
-    settings = task_settings(ViewTaskSettings, plain, origins, title=_TITLE)
+    settings = task_settings(Keys, plain, origins, title=_TITLE)
     root = Path(settings.output_dir)
     if root.exists() and not root.is_dir():
-        fix, actual = "output_dir=FOLDER names another", f"{root}: no folder"
-        place = origins.location("output_dir")
-        raise ConfigError(_TITLE, [Problem(place, "output_dir", actual, "a folder of runs", fix)])
-    key = ""
-    if settings.run:
-        run = find_named_run(settings.run, root).root
-        if not run.resolve().is_relative_to(root.resolve()):
-            fix = f"output_dir={run.parent.parent}"
-            raise ConfigError(
-                _TITLE, [Problem(origins.location("run"), "run", str(run), f"a run below {root}, which is served", fix)]
-            )
-        key = run.resolve().relative_to(root.resolve()).as_posix()
-    return ViewOptions(root, settings.view.port, key)
+        place, fix = origins.location("output_dir"), "output_dir=FOLDER names another"
+        raise ConfigError(_TITLE, [Problem(place, "output_dir", f"{root}: no folder", "a folder of runs", fix)])
+    if not settings.run:
+        return ViewOptions(root, settings.view.port)
+    run = find_named_run(settings.run, root).root
+    if not run.resolve().is_relative_to(root.resolve()):
+        place, fix = origins.location("run"), f"output_dir={run.parent.parent}"
+        raise ConfigError(_TITLE, [Problem(place, "run", str(run), f"a run below {root}, which is served", fix)])
+    return ViewOptions(root, settings.view.port, run.resolve().relative_to(root.resolve()).as_posix())
 
 
 def run(options: ViewOptions, console: Console) -> int:
@@ -178,14 +170,12 @@ class ViewServer:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A page of a run, of a comparison or of a sweep, or of a name: those that the index lists, and no other."""
         path, listing = request.match_info["path"], await self._listing()
-        found = listing.file(path)
-        if found is None:
+        if (found := listing.file(path)) is None:
             raise web.HTTPNotFound
-        root, parts = found
+        file = _opened(found[0], *found[1])
         if not path.endswith(".html"):
-            return await _sent(request, _opened(root, *parts), _TEXT)
-        bar = partial(page_bar, listing, path, root=self.options.root)
-        return await _sent(request, _opened(root, *parts), "text/html", bar=bar)
+            return await _sent(request, file, "text/plain")
+        return await _sent(request, file, "text/html", bar=partial(page_bar, listing, path, root=self.options.root))
 
     async def _shared(self, request: web.Request) -> web.Response:
         """How many samples two runs of the index share."""
@@ -296,8 +286,8 @@ def _bound_socket(port: int) -> Any:
         bound.close()
         reasons = {errno.EADDRINUSE: "another program is using it", errno.EACCES: "this user may not use it"}
         reason = reasons.get(error.errno or 0, str(error))
-        place, fix = f"{LOOPBACK}:{port}", "view.port=0 takes any free one"
-        problem = Problem(place, "view.port", f"{port}: {reason}", "a free port", fix)
+        fix = "view.port=0 takes any free one"
+        problem = Problem(f"{LOOPBACK}:{port}", "view.port", f"{port}: {reason}", "a free port", fix)
         raise ConfigError("task=view cannot serve", [problem]) from error
     return bound
 
@@ -403,8 +393,7 @@ def _is_own_page(request: web.Request) -> bool:
     """Whether the request comes from a page of this server, or from no page."""
     if request.headers.get("Sec-Fetch-Site") not in _FROM:
         return False
-    origin = request.headers.get("Origin")
-    if origin is None:
+    if (origin := request.headers.get("Origin")) is None:
         return True
     try:
         parts = urlsplit(origin)

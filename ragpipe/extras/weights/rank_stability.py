@@ -36,12 +36,9 @@ class RankStability:
 def rank_stability(scores: Floats, methods: Whole, questions: Whole, *, draws: int = DRAWS) -> RankStability:
     """How often each method is first, second ... by the mean over its cases of the weighted mean of their scores.
 
-    Args:
-        scores: one row per case, one column per score, all on one scale; NaN where a score does not apply, whose weight then
-            goes to the others. A row without a score is left out.
-        methods: the number of each row's method.
-        questions: the number of each row's question; only those that every method has count.
-        draws: how many weight sets.
+    `scores` has one row per case, one column per score, all on one scale; NaN where a score does not apply, whose weight then
+    goes to the others. A row without a score is left out. `methods` and `questions` are the numbers of each row's method and
+    question; only questions that every method has count. `draws` is how many weight sets there are.
 
     Weights are uniform over all that add up to 1 (Dirichlet with all parameters 1). Each draw takes as many questions as
     there are, with replacement, the same ones for all methods: weights alone would claim more than the questions can say.
@@ -58,7 +55,7 @@ def rank_stability(scores: Floats, methods: Whole, questions: Whole, *, draws: i
     sizes = np.diff([*starts, len(kept)])
     codes, groups = questions_of(len(kept), questions[kept])
     rng = np.random.default_rng(SEED)
-    resampled, as_they_are = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
+    resampled, as_they_are = np.zeros((2, len(names), len(names)))
     at_once = max(1, _VALUES_AT_ONCE // len(kept))
     for start in range(0, draws, at_once):
         size = min(at_once, draws - start)
@@ -66,13 +63,8 @@ def rank_stability(scores: Floats, methods: Whole, questions: Whole, *, draws: i
         times = _times_drawn(rng, size, groups)[:, codes]
         as_they_are += _rank_counts(np.add.reduceat(overall, starts, axis=1) / sizes)
         resampled += _rank_counts(np.add.reduceat(overall * times, starts, axis=1) / np.add.reduceat(times, starts, axis=1))
-    return RankStability(
-        draws,
-        groups,
-        tuple(names.tolist()),
-        tuple(map(tuple, (resampled / draws).tolist())),
-        tuple((as_they_are[:, 0] / draws).tolist()),
-    )
+    ranks, first = tuple(map(tuple, (resampled / draws).tolist())), tuple((as_they_are[:, 0] / draws).tolist())
+    return RankStability(draws, groups, tuple(names.tolist()), ranks, first)
 
 
 def weighted_means(scores: Floats, weights: Floats) -> Floats:

@@ -12,23 +12,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ragpipe.extras.weights.rank_stability import weighted_means
+from ragpipe.extras.weights.rank_stability import Floats, Whole, weighted_means
 from ragpipe.score.iterations import cases_of
 from ragpipe.stats.agreement import Kept, jackknife_error, pearson, questions_of
 from ragpipe.stats.intervals import t_quantile
 from ragpipe.store.run_tables import numbers_of, open_parquet_file, reading_table
 
-Floats = NDArray[np.float64]
-
 
 def weights_from_ratings(cases: CaseScores, ratings: Floats, weights: Mapping[str, float], *, level: float) -> dict[str, Any]:
-    """Weights fitted to the ratings, and whether they are advised.
-
-    Args:
-        cases: the scores of the cases.
-        ratings: people's ratings, one per case; NaN where a case has none.
-        weights: the weights in use, by score name.
-        level: how sure the gain has to be.
+    """Weights fitted to people's ratings, one per case, NaN where a case has none; and whether they are advised. `weights` are
+    those in use, by score name, `level` is how sure the gain has to be.
 
     Only rated cases in which every weighted score has a value are fitted: `n_rated` are rated, `n` are fitted, `absent`
     counts per score the rated cases without it.
@@ -54,8 +47,6 @@ def weights_from_ratings(cases: CaseScores, ratings: Floats, weights: Mapping[st
         "reason": fit.reason,
     }
 
-
-Whole = NDArray[np.int64]
 
 FEWEST_RATINGS = 30
 RATINGS_TO_ASK = 100
@@ -230,11 +221,5 @@ def read_case_scores(records: Sequence[Path], names: Sequence[str]) -> CaseScore
         with np.errstate(invalid="ignore"):
             values[name] = sums / counts
         failed[name] = errors & (counts == 0)
-    return CaseScores(
-        cases.names,
-        cases.samples,
-        methods.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-        tuple(methods.dictionary.to_pylist()),
-        values,
-        failed,
-    )
+    numbers = methods.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return CaseScores(cases.names, cases.samples, numbers, tuple(methods.dictionary.to_pylist()), values, failed)

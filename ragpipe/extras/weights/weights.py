@@ -13,7 +13,7 @@ from ragpipe.core.errors import ConfigError, DataError, Problem
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, did_you_mean
 from ragpipe.core.version import FORMAT
-from ragpipe.extras.weights.rank_stability import DRAWS, SEED, rank_stability
+from ragpipe.extras.weights.rank_stability import DRAWS, SEED, Floats, rank_stability
 from ragpipe.extras.weights.ratings import CaseScores, fails_a_gate, read_case_scores, weights_from_ratings
 from ragpipe.report.console import Console
 from ragpipe.report.markdown import render_sections
@@ -162,10 +162,9 @@ def weighing(task: FinishedRunTask[WeighingSettings]) -> dict[str, Any]:
 
 
 def _decided(
-    overall: NDArray[np.float64], threshold: float | None, blocked: NDArray[np.bool_], ratings: NDArray[np.float64] | None
+    overall: Floats, threshold: float | None, blocked: NDArray[np.bool_], ratings: Floats | None
 ) -> dict[str, float | None]:
-    """Of the cases with an overall score: `pass_rate`, the share that reaches the threshold and misses no critical gate (None without
-    a threshold); and Pearson's `correlation` with the `ratings` (None without ratings, or where one side never varies)."""
+    """Of the cases with an overall score: the share that passes and misses no gate, and Pearson's with the ratings."""
     is_there = ~np.isnan(overall)
     passed = None
     if threshold is not None and is_there.any():
@@ -224,36 +223,22 @@ def sections(document: Mapping[str, Any]) -> list[Section]:
         (name, percentage(its["first"]), percentage(its["first_by_weights"]), decimal(its["mean_rank"], 2))
         for name, its in sorted(methods.items(), key=lambda item: (-item[1]["first"], item[1]["mean_rank"]))
     ]
-    fitted = (
-        [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in fit["fitted"].items()] if fit else []
-    )
+    shares = fit["fitted"].items() if fit else ()
+    fitted = [(name, percentage(fit["in_use"][name]), percentage(share)) for name, share in shares]
     names = [Verbatim(name) for name in sets]
     decided = [
         (name, percentage(under["pass_rate"]), "-" if (r := under["correlation"]) is None else decimal(r, 3))
         for name, under in sets.items()
     ]
+    notes = (Note(_WEIGHT_NOTE), Note(ranking_line(document)))
+    by_set = (_table(("method", *names), under_each), *notes, _table(_DECIDED, decided))
+    ranked = _tables(("method", "first", "by weights alone", "mean rank"), ranks)
+    in_both = _tables(("score", "in use", "fitted"), fitted)
     return [
         Section("sets", "Weight sets", (_table(("weight", *names), weights, shown_in=PAGES),), shown_in=PAGES),
-        Section(
-            "methods",
-            "Methods under each weight set",
-            (
-                _table(("method", *names), under_each),
-                Note(_WEIGHT_NOTE),
-                Note(ranking_line(document)),
-                _table(_DECIDED, decided),
-            ),
-        ),
-        Section(
-            "ranks",
-            "Ranks over all weights",
-            (*_tables(("method", "first", "by weights alone", "mean rank"), ranks), Note(stability_line(document))),
-        ),
-        Section(
-            "ratings",
-            "Weights from ratings",
-            (*_tables(("score", "in use", "fitted"), fitted), *map(Note, tuning_lines(document))),
-        ),
+        Section("methods", "Methods under each weight set", by_set),
+        Section("ranks", "Ranks over all weights", (*ranked, Note(stability_line(document)))),
+        Section("ratings", "Weights from ratings", (*in_both, *map(Note, tuning_lines(document)))),
     ]
 
 
@@ -268,10 +253,8 @@ def _tables(heads: Sequence[RichText], rows: Sequence[Sequence[str]]) -> tuple[T
 
 def ranking_line(document: Mapping[str, Any]) -> str:
     """Whether a weight set changes the ranking, in one sentence."""
-    orders = {
-        name: sorted((method, figure["rank"]) for method, figure in under["methods"].items())
-        for name, under in document["sets"].items()
-    }
+    methods = {name: under["methods"].items() for name, under in document["sets"].items()}
+    orders = {name: {method: figure["rank"] for method, figure in figures} for name, figures in methods.items()}
     changing = [name for name, order in orders.items() if order != orders[IN_USE]]
     if len(document["sets"]) < 2:
         return "no weight set beside the one in use: name some with weights.sets"
@@ -324,9 +307,6 @@ def _cell(figure: Mapping[str, Any]) -> str:
     return f"{decimal(figure['mean'], 3)} {bracketed(figure['interval'])} ({figure['rank']})"
 
 
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
-
 _HAIR = 1e-12  # means that are equal but for rounding share a rank
 
 
@@ -365,13 +345,9 @@ def ranks_over_weights(cases: CaseScores, names: Sequence[str]) -> dict[str, Any
     scores = cases.matrix(names)
     is_there = ~np.all(np.isnan(scores), axis=1)
     shared = in_all([cases.questions[is_there & (cases.methods == number)] for number in range(len(cases.method_names))])
-    for holds, reason in (
-        (len(cases.method_names) < 2, "one_method"),
-        (len(names) < 2, "one_score"),
-        (not len(shared), "no_shared_question"),
-    ):
-        if holds:
-            return {**about, "reason": reason}
+    lacks = {"one_method": len(cases.method_names) < 2, "one_score": len(names) < 2, "no_shared_question": not len(shared)}
+    if reason := next((reason for reason, holds in lacks.items() if holds), None):
+        return {**about, "reason": reason}
     ranking = rank_stability(scores, cases.methods, cases.questions)
     methods = {
         cases.method_names[number]: {

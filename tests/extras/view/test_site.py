@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from ragpipe.core.errors import ConfigError, DataError, OutputError
-from ragpipe.extras.view.site import SiteContents, write_site
+from ragpipe.extras.view.site import write_site
 from tests.support.listed_runs import PAGE, listed_run
 from tests.support.page_blocks import block_json
 
@@ -32,7 +32,7 @@ def files(folder: Path) -> set[str]:
 @pytest.mark.slow
 def test_a_site_holds_finished_runs_and_names_no_machine(outputs: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
-    assert write_site(outputs, site) == SiteContents(runs=2, comparisons=0, left_out=1)
+    assert write_site(outputs, site) == (2, 0, 1)
     runs = {f"runs/team 1/night%ly/{run}/report.{kind}" for run in (A, B) for kind in ("html", "md")}
     assert files(site) == {"index.html", "site.json", *runs}
     index = block_json((site / "index.html").read_text(encoding="utf-8"), "index")
@@ -71,7 +71,7 @@ def test_a_site_that_was_interrupted_is_replaced_by_the_next_one(outputs: Path, 
         patched.setattr(shutil, "copyfileobj", full)  # after the first file was begun
         with pytest.raises(OutputError, match="the disk is full"):
             write_site(outputs, tmp_path / "site")
-    assert write_site(outputs, tmp_path / "site").runs == 2
+    assert write_site(outputs, tmp_path / "site")[0] == 2
     assert (tmp_path / "site" / "index.html").is_file()
 
 
