@@ -97,8 +97,7 @@ def _fact_conflicts(documents: SourceDocuments, templates: Templates, newer: Doc
 def _paragraph_conflicts(documents: SourceDocuments, templates: Templates, newer: Document, older: Document) -> Iterator[Draft]:
     before = {topic_heading(paragraph): paragraph for paragraph in paragraphs(older)}
     for paragraph in paragraphs(newer):
-        heading = topic_heading(paragraph)
-        old = before.get(heading)
+        old = before.get(heading := topic_heading(paragraph))
         if heading and old is not None and old.text != paragraph.text:
             places = [_paragraph_anchor(paragraph, "newer"), _paragraph_anchor(old, "older")]
             subject = documents.shared_subject(newer, older)
@@ -126,18 +125,9 @@ def _about_paragraph(paragraph: Paragraph, **expected: Any) -> dict[str, Any]:
 
 def _paragraph_slots(documents: SourceDocuments, heading: str, paragraph: Paragraph, subject: Subject) -> dict[str, str]:
     shown = heading_slot(heading, subject)
-    is_enough = (
-        not subject.is_name
-        and not shown.startswith('"')
-        and len(shown.split()) > 2
-        and documents.is_only(heading, paragraph.document)
-    )
-    return {
-        "heading": shown,
-        "text": paragraph.text,
-        **subject_slots(subject),
-        **({"only_heading": shown} if is_enough else {}),
-    }
+    is_phrase = not subject.is_name and not shown.startswith('"') and len(shown.split()) > 2
+    lone = {"only_heading": shown} if is_phrase and documents.is_only(heading, paragraph.document) else {}
+    return {"heading": shown, "text": paragraph.text, **subject_slots(subject), **lone}
 
 
 def _compared(named: NamedFact) -> dict[str, str]:
@@ -255,9 +245,8 @@ def subject_slots(subject: Subject) -> dict[str, str]:
     both = {"of_subject": subject.of, "for_subject": subject.for_it}
     if subject.is_name:
         return {**both, "subject": subject.words}
-    titled = {"topic": subject.topic, "period": subject.period}
-    does = "do" if subject.is_plural else "does"
-    return {**both, "source": subject.words, "does": does, **{name: text for name, text in titled.items() if text}}
+    slots = {**both, "source": subject.words, "does": "do" if subject.is_plural else "does"}
+    return slots | {name: text for name, text in (("topic", subject.topic), ("period", subject.period)) if text}
 
 
 def named_facts(documents: SourceDocuments, facts: Sequence[Fact]) -> Iterator[NamedFact]:
@@ -293,8 +282,7 @@ def partners(group: Sequence[NamedFact]) -> Iterator[tuple[NamedFact, NamedFact]
         return
     ring = sorted(group, key=lambda named: sha256(named.topic))
     for place, named in enumerate(ring):
-        for step in range(1, NEXT_FEW + 1):
-            yield named, ring[(place + step) % len(ring)]
+        yield from ((named, ring[(place + step) % len(ring)]) for step in range(1, NEXT_FEW + 1))
 
 
 def heading_slot(heading: str, subject: Subject) -> str:

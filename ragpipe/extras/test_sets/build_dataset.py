@@ -67,18 +67,17 @@ def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> 
     """Check the sections `dataset` and `build`. Raises ConfigError."""
     origins = origins or NoOrigins()
     problems: list[Problem] = []
-    if not plain.get("dataset"):
+    dataset = None
+    if plain.get("dataset"):
+        dataset = validated(DatasetSettings, plain["dataset"], "dataset", origins, problems)
+    else:
         fix = "dataset=jsonl dataset.path=LOG, or a mapping of its shape: dataset=langfuse and others"
         problems.append(Problem(origins.location("dataset"), "dataset", "no data set", "the log to draw from", fix))
-        dataset = None
-    else:
-        dataset = validated(DatasetSettings, plain["dataset"], "dataset", origins, problems)
     build = validated(BuildSettings, plain.get(SECTION, {}), SECTION, origins, problems)
-    if dataset is not None:
-        for key in ("sample", "limit"):
-            if (value := getattr(dataset, key)) is not None:
-                place, name = origins.location(f"dataset.{key}"), f"dataset.{key}"
-                problems.append(Problem(place, name, str(value), "null: a test set is drawn from all", "build.n=..."))
+    for name in ("dataset.sample", "dataset.limit"):
+        if (value := getattr(dataset, name.removeprefix("dataset."), None)) is not None:
+            expected = "null: a test set is drawn from all"
+            problems.append(Problem(origins.location(name), name, str(value), expected, "build.n=..."))
     if problems or dataset is None or build is None:
         raise ConfigError(_TITLE, problems)
     seed = plain.get("seed")
@@ -119,16 +118,11 @@ class BuiltSet:
 
 
 def build_test_set(dataset: Dataset, settings: BuildSettings, *, seed: int, chunk_text: list[str] | None) -> BuiltSet:
-    """Draw a test set from a log and freeze it. The same log, settings and seed give the same hash, whatever the order of the lines.
+    """Draw a test set from a log, `dataset`, with its mapping and filter, and freeze it. The same log, settings and `seed` of
+    the draw give the same hash, whatever the order of the lines. `chunk_text` is `dataset.chunk_text`.
 
-    Args:
-        dataset: the log, with its mapping and filter.
-        settings: how many, how, and what is done with the cases.
-        seed: of the draw.
-        chunk_text: `dataset.chunk_text`.
-
-    Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where the folder is
-    not empty; OutputError.
+    Raises DataError for records that cannot be used (unless they are skipped), and where nothing is left; ConfigError where
+    the folder is not empty; OutputError.
     """
     title = f"data set {dataset.name!r}: no test set can be built from it"
     skipping = "; build.faults=skip leaves such records out and counts them"
@@ -172,8 +166,7 @@ class _Filler:
         """The candidates that may be taken, in order, as they are written."""
         settings = self._settings
         for candidate in candidates:
-            case = self._drawn.case_of(candidate, self._chunk_text)
-            if case is None:
+            if (case := self._drawn.case_of(candidate, self._chunk_text)) is None:
                 continue
             if settings.answers == "drop":
                 case = {name: value for name, value in case.items() if name in Sample.model_fields}  # for a live system
@@ -191,20 +184,16 @@ class _Filler:
             self.counts.with_personal_data += bool(replaced)
             self.counts.replaced.update(replaced)
             self.counts.meta_dropped.update(dropped)
-            meta = dict(case.get("meta") or {})
-            meta.setdefault("origin", dict(self._origin))  # unless the case says where it comes from
-            yield {**case, "meta": meta}
+            meta = case.get("meta") or {}
+            yield {**case, "meta": meta if "origin" in meta else {**meta, "origin": dict(self._origin)}}
 
 
 def _refuse_unknown_meta(settings: BuildSettings, counts: FillCounts, cases: list[dict[str, Any]]) -> None:
     """Raises DataError for a name to drop that no case has: it is misspelt, and the data would stay."""
     known = sorted({name for case in cases for name in case["meta"]} - {"origin"})
     found, expected = "no drawn case has it under `meta`", f"a name under `meta`: {', '.join(known) or 'none'}"
-    problems = [
-        Problem("build.drop_meta", name, found, expected, "correct it, or leave it out")
-        for name in settings.drop_meta
-        if not counts.meta_dropped[name]
-    ]
+    unknown, fix = [name for name in settings.drop_meta if not counts.meta_dropped[name]], "correct it, or leave it out"
+    problems = [Problem("build.drop_meta", name, found, expected, fix) for name in unknown]
     if problems and cases:
         raise DataError("what is to be dropped is not there; nothing was written", problems)
 

@@ -47,7 +47,6 @@ class DrawnQuestion:
 
     draft: Draft
     question: str
-    phrasing: str
 
 
 def drafts_of(
@@ -67,12 +66,9 @@ def answered(anchors: Sequence[Mapping[str, Any]], *paths: str, rule: str | None
 
 
 class QuestionDraw:
-    """A draw of questions over several kinds; no two of them are equal or near-equal.
+    """A draw of questions over several kinds, by a seed; no two of them are equal or near-equal.
 
-    Two questions are near-equal when the same words carry their meaning (`meaningful_words.meaning_words`).
-
-    Args:
-        seed: the seed of the draw.
+    Two questions are near-equal when the same words carry their meaning (`english.meaning_words`).
     """
 
     def __init__(self, seed: int):
@@ -86,9 +82,7 @@ class QuestionDraw:
         Of very many drafts those with the smallest hashes are looked at first.
         """
         ordered = sorted(((self._hash(draft.key), draft) for draft in drafts), key=itemgetter(0)) if n else []
-        uses: Counter[tuple[int, str]] = Counter()
-        asked_for = set[str]()
-        drawn: list[DrawnQuestion] = []
+        uses, asked_for, drawn = Counter[tuple[int, str]](), set[str](), list[DrawnQuestion]()
         for start in range(0, len(ordered), LOT * max(n, 1)):
             lot = ordered[start : start + LOT * n]
             waiting = [(_use_counts(draft, uses), place) for place, (_, draft) in enumerate(lot)]
@@ -108,11 +102,9 @@ class QuestionDraw:
 
     def add(self, question: str) -> bool:
         """Take a question that was made elsewhere. False where a near-equal one was taken before."""
-        words = meaning_words(question)
-        if words in self._asked:
-            return False
-        self._asked.add(words)
-        return True
+        before = len(self._asked)
+        self._asked.add(meaning_words(question))
+        return len(self._asked) > before
 
     def replace(self, old: str, new: str) -> bool:
         """Put another wording in a question's place. False, and nothing changes, where it is near-equal to another question."""
@@ -127,7 +119,7 @@ class QuestionDraw:
         for phrasing in sorted(draft.template.question.questions, key=lambda text: self._hash([draft.key, text])):
             question = fill(phrasing, draft.slots)
             if self.add(question):
-                return DrawnQuestion(draft, question, phrasing)
+                return DrawnQuestion(draft, question)
         return None
 
     def _hash(self, value: Any) -> str:

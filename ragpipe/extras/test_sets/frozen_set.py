@@ -41,7 +41,6 @@ def write_frozen_set(folder: Path, cases: Iterable[Mapping[str, Any]], card: Map
     Raises ConfigError where the folder exists and is not empty, DataError naming the line where a case is not of the native form
     or an id stands twice, OutputError.
     """
-    folder = Path(folder)
     refuse_existing(folder)
     records = [dict(case) for case in cases]
     content = b"".join(json_bytes(record) + b"\n" for record in records)
@@ -82,9 +81,7 @@ def case_counts(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     The values of a field come in the order of their names; cases without one are counted under `(none)`.
     """
     records = list(records)
-    methods: Counter[str] = Counter()
-    for record in records:
-        methods.update(str(output.get("method", "default")) for output in outputs_of(record))
+    methods = Counter(str(output.get("method", "default")) for record in records for output in outputs_of(record))
     counts: dict[str, Any] = {"cases": len(records), "outputs": dict(sorted(methods.items()))}
     counted = {name: [record.get(name) for record in records] for name in COUNTED}
     counted["expected.behavior"] = [(record.get("expected") or {}).get("behavior") for record in records]
@@ -122,16 +119,13 @@ def card_markdown(name: str, card: Mapping[str, Any]) -> str:
     if made := card.get("made"):
         lines += [escape_markdown(str(made), 2000), ""]
     lines += [f"- **cases:** {card['cases']:,}"]
-    if outputs := card.get("outputs"):
-        shares = ", ".join(f"{code_span(method)} {count:,}" for method, count in outputs.items())
-        lines.append(f"- **outputs:** {shares}")
-    else:
-        lines.append("- **outputs:** none (questions for a live system)")
+    shares = ", ".join(f"{code_span(method)} {count:,}" for method, count in (card.get("outputs") or {}).items())
+    lines.append(f"- **outputs:** {shares or 'none (questions for a live system)'}")
     if card.get("seed") is not None:
         lines.append(f"- **seed:** {card['seed']}")
     lines += [f"- **sha256 of cases.jsonl:** {code_span(card['sha256'])}", ""]
-    lines += ["```bash", f"python -m ragpipe dataset=jsonl dataset.path=FOLDER/cases.jsonl dataset.sha256={card['sha256']}"]
-    lines += ["```", ""]
+    command = f"python -m ragpipe dataset=jsonl dataset.path=FOLDER/cases.jsonl dataset.sha256={card['sha256']}"
+    lines += ["```bash", command, "```", ""]
     for key, value in card.items():
         if key not in _OPENING and value not in (None, [], {}):
             lines += [f"## {escape_markdown(key.replace('_', ' ').capitalize())}", "", *_section(value), ""]

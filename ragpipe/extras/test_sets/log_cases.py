@@ -35,10 +35,9 @@ class DrawnSample:
         if self.fields is None or text < self.fields[0]:
             self.fields, self.where = (text, fields), where
         for output in outputs:
-            name = (str(output.get("method") or "default"), output.get("repeat") or 1)
-            output_text = canonical_json(output)
-            if name not in self.outputs or output_text < self.outputs[name][0]:
-                self.outputs[name] = (output_text, output)
+            name, text = (str(output.get("method") or "default"), output.get("repeat") or 1), canonical_json(output)
+            if name not in self.outputs or text < self.outputs[name][0]:
+                self.outputs[name] = (text, output)
 
 
 class LogCases:
@@ -52,10 +51,9 @@ class LogCases:
         wanted = {int(position) for place in candidates for position in positions[samples.rows_of(place)]}
         repeated = SkippedFaults(faults.title)  # the first reading has reported them
         for record, outputs in askable_cases(dataset, repeated, LogScan(), wanted):
-            fields, where = record.fields, record.where
-            drawn = self._drawn.get((hash64(question_text(fields)), hash64(flat_id(fields))))
-            if drawn is not None:
-                drawn.add(fields, outputs, where)
+            key = hash64(question_text(record.fields)), hash64(flat_id(record.fields))
+            if (drawn := self._drawn.get(key)) is not None:
+                drawn.add(record.fields, outputs, record.where)
         dataset.check_whole_reading(Faults(faults.title))
 
     def case_of(self, candidate: int, chunk_text: list[str] | None) -> Record | None:
@@ -63,8 +61,7 @@ class LogCases:
         drawn = self._drawn[int(self._samples.keys[candidate]), int(self._samples.ids[candidate])]
         assert drawn.fields is not None, "a candidate comes from a row of the first reading"
         before = self._fault_count()
-        sample = sample_of(drawn.fields[1], drawn.where, self._faults)
-        if sample is None:
+        if (sample := sample_of(drawn.fields[1], drawn.where, self._faults)) is None:
             return None
         outputs = [
             output_of(output, sample.id, chunk_text, drawn.where, self._faults)
@@ -141,13 +138,11 @@ def without_personal_data(case: Mapping[str, Any]) -> tuple[dict[str, Any], Coun
     ordered = {name: case[name] for name in ("history", "question") if name in case}  # numbered as they are read
     ordered |= {name: value for name, value in case.items() if name not in ("id", *ordered)}
     stripped = _stripped(ordered, placeholders)
-    counts = Counter(placeholders.counts)
-    case_id = case["id"]
+    counts, case_id = Counter(placeholders.counts), case["id"]
     if find_personal_data(case_id):
         counts["ID"] += 1
         case_id = content_id(stripped)
-    names = [name for name in case if name != "id"]
-    return {"id": case_id, **{name: stripped[name] for name in names}}, counts
+    return {"id": case_id, **{name: stripped[name] for name in case if name != "id"}}, counts
 
 
 def _stripped(value: Any, placeholders: Placeholders, *, is_chunk: bool = False) -> Any:

@@ -119,12 +119,8 @@ def question_text(fields: Mapping[str, Any]) -> str:
 
     `fields` are those of a sample: `question` a text, `history` a list of turns or absent.
     """
-    question = normalised_text(fields["question"])
-    history = fields.get("history")
-    if not history:
-        return question
-    turns = [f"{turn['role']}: {normalised_text(turn['text'])}" for turn in history]
-    return "\n".join([*turns, question])
+    turns = [f"{turn['role']}: {normalised_text(turn['text'])}" for turn in fields.get("history") or ()]
+    return "\n".join([*turns, normalised_text(fields["question"])])
 
 
 def hash64(text: str) -> int:

@@ -85,11 +85,8 @@ class ModelQuestions:
         """The questions that ask for other words: of this share of the cases, drawn by the seed."""
         order = sorted(records, key=lambda record: sha256([self._seed, "rephrase", record["id"]]))
         chosen = {record["id"] for record in order[: round(share * len(records))]}
-        return [
-            SynthesisQuestion(record["id"], self.rephrase_prompt, Rephrasing, {"question": record["question"]})
-            for record in records
-            if record["id"] in chosen
-        ]
+        asked = {record["id"]: {"question": record["question"]} for record in records if record["id"] in chosen}
+        return [SynthesisQuestion(name, self.rephrase_prompt, Rephrasing, values) for name, values in asked.items()]
 
     def section_questions(self) -> list[SynthesisQuestion]:
         """A question for each section that can be asked about, in the order of the draw."""
@@ -145,6 +142,7 @@ class ModelQuestions:
 
     def _record(self, document: Document, section: DocumentSection, question: SectionQuestion) -> Record:
         text = question.question.strip()
+        origin = {**self._origin(self.ask_prompt, [document.rel_path]), "fact": f"{document.rel_path}#{section.heading_path}"}
         return {
             "id": case_id("free", text),
             "question": text,
@@ -156,12 +154,7 @@ class ModelQuestions:
             "category": COMPLETE,
             "subcategory": "free",
             "question_type": "free",
-            "meta": {
-                "origin": {
-                    **self._origin(self.ask_prompt, [document.rel_path]),
-                    "fact": f"{document.rel_path}#{section.heading_path}",
-                }
-            },
+            "meta": {"origin": origin},
         }
 
     def _reworded(self, record: Record, reply: Rephrasing) -> str | None:
@@ -197,12 +190,9 @@ class ModelQuestions:
 
 async def _replies(judge: OpenJudge, questions: Sequence[SynthesisQuestion]) -> list[Answer | JudgeError]:
     """The reply to each question, in order; the error where it cannot be read or was refused for good. Raises what `all` raises."""
-    return await judge.all(
-        CaseJudge(judge.session, CaseKey(question.name, "synthesize"), "synthesize")(
-            question.prompt, question.answer, **question.values
-        )
-        for question in questions
-    )
+    judges = [CaseJudge(judge.session, CaseKey(question.name, "synthesize"), "synthesize") for question in questions]
+    asked = zip(judges, questions, strict=True)
+    return await judge.all(ask(question.prompt, question.answer, **question.values) for ask, question in asked)
 
 
 def _kind(reply: Answer | JudgeError) -> str:
@@ -236,7 +226,7 @@ def rephrasing_fault(before: str, after: str) -> str | None:
     words = set(_TOKEN.findall(new))
     if not {normalise(name) for name in _names(before)} <= words:
         return "name_lost"
-    old_numbers, new_numbers = (_numbers(text) for text in (old, new))
+    old_numbers, new_numbers = map(_numbers, (old, new))
     if not old_numbers <= new_numbers:
         return "number_lost"
     return "number_added" if new_numbers - old_numbers else None
@@ -272,5 +262,4 @@ def _names(question: str) -> list[str]:
 
 
 def _numbers(text: str) -> set[str]:
-    words = {word for word in re.findall(r"[a-z]+", text) if word in _NUMBER_WORDS}
-    return set(_NUMBER.findall(text)) | words
+    return {*_NUMBER.findall(text)} | ({*re.findall(r"[a-z]+", text)} & _NUMBER_WORDS)

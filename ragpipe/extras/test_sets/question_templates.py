@@ -14,8 +14,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,52 +27,37 @@ from ragpipe.core.patterns import compile_timed
 from ragpipe.core.resources import SHIPPED_DATA, data_path
 from ragpipe.core.settings import NoOrigins, Settings, did_you_mean, validated
 from ragpipe.core.yaml_files import FastLoader, check_yaml, lines_of
-from ragpipe.extras.test_sets.english import slot_names
+from ragpipe.extras.test_sets.english import slot_names, word_set
 
 Kind = Literal[
-    "complete",
-    "quote_only",
-    "citation_pair",
-    "conflict",
-    "partial_list",
-    "partial_dates",
-    "partial_entities",
-    "policy",
-    "no_context",
-    "edge",
-]
-_SUBJECT = frozenset({"subject", "of_subject", "for_subject", "source", "does", "topic", "period"})
-_FACT = frozenset({"key", "only_key", "is", "was", "value"}) | _SUBJECT
-_ENTRY = frozenset({"entry", "only_entry", "participle", "value"}) | _SUBJECT
-_PARAGRAPH = frozenset({"heading", "only_heading", "text"}) | _SUBJECT
+    "complete", "quote_only", "citation_pair", "conflict", "partial_list", "partial_dates", "partial_entities", "policy",
+    "no_context", "edge",
+]  # fmt: skip
+_SUBJECT = word_set("subject of_subject for_subject source does topic period")
+_FACT = word_set("key only_key is was value") | _SUBJECT
+_ENTRY = word_set("entry only_entry participle value") | _SUBJECT
+_PARAGRAPH = word_set("heading only_heading text") | _SUBJECT
 SLOTS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "complete": {
         "fact": _FACT,
         "entry": _ENTRY,
         "entry_under_heading": _ENTRY | {"heading", "headings"},
-        "person": frozenset({"person", "value"}),
+        "person": word_set("person value"),
         "paragraph": _PARAGRAPH,
     },
-    "quote_only": {"passage": frozenset({"source", "heading", "quote"})},
-    "citation_pair": {
-        "two_facts": frozenset({"key", "is", "that", "does", "subject", "other_subject", "value", "other_value"})
-    },
+    "quote_only": {"passage": word_set("source heading quote")},
+    "citation_pair": {"two_facts": word_set("key is that does subject other_subject value other_value")},
     "conflict": {"fact": _FACT | {"old_value"}, "paragraph": _PARAGRAPH},
-    "partial_list": {"list": frozenset({"asked", "known", "items", "noun", "only_noun", "heading"}) | _SUBJECT},
-    "partial_dates": {"series": frozenset({"first", "last", "periods", "missing", "rows", "noun"}) | _SUBJECT},
-    "partial_entities": {"fact": frozenset({"key", "is", "value", "subject", "other"})},
-    "policy": {
-        "name": frozenset({"name"}),
-        "person": frozenset({"person"}),
-        "organisation": frozenset({"organisation"}),
-        "nothing": frozenset(),
-    },
-    "no_context": {"attribute": frozenset({"attribute", "is", "subject"}), "name": frozenset({"name"})},
+    "partial_list": {"list": word_set("asked known items noun only_noun heading") | _SUBJECT},
+    "partial_dates": {"series": word_set("first last periods missing rows noun") | _SUBJECT},
+    "partial_entities": {"fact": word_set("key is value subject other")},
+    "policy": {**{about: word_set(about) for about in ("name", "person", "organisation")}, "nothing": word_set("")},
+    "no_context": {"attribute": word_set("attribute is subject"), "name": word_set("name")},
     "edge": {
-        "shared_key": frozenset({"key", "is"}),
+        "shared_key": word_set("key is"),
         "false_premise": _FACT | {"wrong_value"},
         "two_parts": _FACT,
-        "name": frozenset({"name"}),
+        "name": word_set("name"),
     },
 }
 """The slots that a template may use, by kind and by what it is about. A slot is empty where the documents give nothing for it: then
@@ -183,11 +168,11 @@ class Templates:
 
     def names(self, kind: Kind) -> list[str]:
         """The invented names of a kind, in order."""
-        return _distinct(name for file in self.files.values() if file.kind == kind for name in file.names)
+        return list(dict.fromkeys(name for file in self.files.values() if file.kind == kind for name in file.names))
 
     def attributes(self) -> list[str]:
         """The attributes that documents rarely give, in order."""
-        return _distinct(item for file in self.files.values() for item in file.attributes)
+        return list(dict.fromkeys(item for file in self.files.values() for item in file.attributes))
 
 
 def template_names() -> list[str]:
@@ -225,17 +210,10 @@ def _read_file(path: Path, problems: list[Problem]) -> QuestionTemplateFile | No
         problems += faults
         return None
     content: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=FastLoader)
-    faults = []
-    file = validated(QuestionTemplateFile, content, "", NoOrigins(), faults)
-    lines = lines_of(path)
+    file, lines = validated(QuestionTemplateFile, content, "", NoOrigins(), faults), lines_of(path)
     for fault in faults:
         if fault.key:
-            place = f"{path}:{lines.get(fault.key, 1)}"
-            problems.append(Problem(place, fault.key, fault.found, fault.expected, fault.fix))
+            problems.append(replace(fault, where=f"{path}:{lines.get(fault.key, 1)}"))
         else:  # a fault of the file as a whole, whose content would hide what is wrong
             problems.append(Problem(str(path), "templates", fault.expected, "templates that fit their kind"))
     return file
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))

@@ -95,11 +95,8 @@ class SourceDocuments:
         self.conflicts = [(newer, older) for newer, older in pairs if older is not None]
         disputed = {document.rel_path for pair in self.conflicts for document in pair}
         titles = Counter(document.title for document in self.all)
-        self.plain = [
-            document
-            for document in self.all
-            if document.policy == "summarize" and document.rel_path not in disputed and titles[document.title] == 1
-        ]
+        undisputed = [document for document in self.all if document.rel_path not in disputed and titles[document.title] == 1]
+        self.plain = [document for document in undisputed if document.policy == "summarize"]
         self.quotable = [document for document in self.all if document.policy == "quote_only"]
 
     @cached_property
@@ -153,8 +150,7 @@ class SourceDocuments:
         """The paths of the documents that have a key or a heading of a name."""
         paths: dict[str, set[str]] = defaultdict(set)
         for document in self.all:
-            names = [fact.key for fact in facts(document)] + [last_heading(section) for section in document.sections]
-            for name in names:
+            for name in (*(fact.key for fact in facts(document)), *map(last_heading, document.sections)):
                 paths[name.casefold()].add(document.rel_path)
         return paths
 
@@ -168,10 +164,8 @@ class SourceDocuments:
 
     def subjects(self) -> Iterator[tuple[Document, Subject]]:
         """Each plain document whose title is a name, with it."""
-        for document in self.plain:
-            subject = self.subject(document)
-            if subject.is_name:
-                yield document, subject
+        pairs = ((document, self.subject(document)) for document in self.plain)
+        return ((document, subject) for document, subject in pairs if subject.is_name)
 
     def _is_name(self, title: str, words: Sequence[str]) -> bool:
         if words[0] in self._capitals and words[0].casefold() not in self._small_words:

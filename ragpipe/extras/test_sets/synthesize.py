@@ -32,8 +32,6 @@ from ragpipe.runs.validation import validate_without_metrics
 
 SECTION = "synthesize"
 _TITLE = "task=synthesize is wrong; nothing was written"
-
-
 Count = Annotated[int, Field(ge=0, le=100_000)] | None
 
 
@@ -128,9 +126,7 @@ def run(task: SynthesizeTask, console: Console) -> int:
     draw = QuestionDraw(task.seed)
     source = SourceDocuments(documents, settings.organisation)
     records = template_cases(source, templates, settings.by_kind(), draw, task.seed)
-    by_model = None
-    if task.config is not None:
-        by_model = ask_model(task.config, settings, source, draw, records, console)
+    by_model = ask_model(task.config, settings, source, draw, records, console) if task.config is not None else None
     card = set_card(settings, task.seed, documents, templates, by_model)
     digest = write_frozen_set(Path(settings.dir), records, card)
     _print_set(records, settings, digest, console)
@@ -148,8 +144,7 @@ def _print_set(records: Sequence[Record], settings: SynthesizeSettings, digest: 
     rows = [(category, kind, f"{count:,}") for (category, kind), count in counts.items()]
     console.table(("category", "kind", "cases"), rows, left=(0, 1))
     made = {kind for _, kind in counts}
-    missing = [kind for kind, count in settings.by_kind().items() if count is None and kind not in made]
-    if missing:
+    if missing := [kind for kind, count in settings.by_kind().items() if count is None and kind not in made]:
         console.say(f"the documents give no questions of the kind {', '.join(missing)}")
     folder = shlex.quote(settings.dir)
     console.say(f"written to {folder}/: {len(records):,} cases, sha256 {digest}")

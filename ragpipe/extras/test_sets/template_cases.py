@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ragpipe.core.digest import sha256
@@ -25,7 +25,7 @@ from ragpipe.extras.test_sets.answered_cases import (
 )
 from ragpipe.extras.test_sets.drafts import Draft, DrawnQuestion, QuestionDraw, anchor, answered, drafts_of
 from ragpipe.extras.test_sets.english import as_sentence, enumerated, fill, in_words, meaning_words, verb_be
-from ragpipe.extras.test_sets.question_templates import Kind, Template, Templates
+from ragpipe.extras.test_sets.question_templates import Kind, Templates
 from ragpipe.extras.test_sets.source_documents import (
     PeriodSeries,
     SourceDocuments,
@@ -189,20 +189,11 @@ def policy_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[
     }
     for about, values in names.items():
         for template in templates.of("policy", about):
+            policy = template.settings.policy or ""
+            labels = {"expected": {"behavior": "reject", "rejection_reason": policy}, "subcategory": policy}
             for value, path in values:
-                yield _policy_draft(template, about, value, path)
-
-
-def _policy_draft(template: Template, about: str, value: str, path: str) -> Draft:
-    policy = template.settings.policy or ""
-    return Draft(
-        "policy",
-        template,
-        {about: value} if value else {},
-        (policy, template.name, value),
-        labels={"expected": {"behavior": "reject", "rejection_reason": policy}, "subcategory": policy},
-        documents=(path,) if path else (),
-    )
+                slots, spread = {about: value} if value else {}, (policy, template.name, value)
+                yield Draft("policy", template, slots, spread, labels=labels, documents=(path,) if path else ())
 
 
 def no_context_drafts(documents: SourceDocuments, templates: Templates) -> Iterator[Draft]:
@@ -228,26 +219,19 @@ COMPLETE, PARTIAL, REJECT_POLICY = "should_answer_complete", "should_answer_part
 REJECT_NO_CONTEXT, EDGE = "should_reject_no_context", "edge_cases"
 
 
-@dataclass(frozen=True, slots=True)
-class _KindOfCase:
-    drafts: Callable[[SourceDocuments, Templates], Iterator[Draft]]
-    category: str
-    subcategory: str
-
-
-KINDS: Mapping[Kind, _KindOfCase] = {
-    "complete": _KindOfCase(complete_drafts, COMPLETE, "fact"),
-    "quote_only": _KindOfCase(quote_only_drafts, COMPLETE, "quote_only"),
-    "citation_pair": _KindOfCase(citation_pair_drafts, COMPLETE, "citation_pair"),
-    "conflict": _KindOfCase(conflict_drafts, COMPLETE, "conflicting_notes"),
-    "partial_list": _KindOfCase(partial_list_drafts, PARTIAL, "partial_list_results"),
-    "partial_dates": _KindOfCase(partial_date_drafts, PARTIAL, "partial_date_range"),
-    "partial_entities": _KindOfCase(partial_entity_drafts, PARTIAL, "partial_entity_coverage"),
-    "policy": _KindOfCase(policy_drafts, REJECT_POLICY, "policy"),
-    "no_context": _KindOfCase(no_context_drafts, REJECT_NO_CONTEXT, "unknown"),
-    "edge": _KindOfCase(edge_drafts, EDGE, "edge"),
+KINDS: Mapping[Kind, tuple[Callable[[SourceDocuments, Templates], Iterator[Draft]], str, str]] = {
+    "complete": (complete_drafts, COMPLETE, "fact"),
+    "quote_only": (quote_only_drafts, COMPLETE, "quote_only"),
+    "citation_pair": (citation_pair_drafts, COMPLETE, "citation_pair"),
+    "conflict": (conflict_drafts, COMPLETE, "conflicting_notes"),
+    "partial_list": (partial_list_drafts, PARTIAL, "partial_list_results"),
+    "partial_dates": (partial_date_drafts, PARTIAL, "partial_date_range"),
+    "partial_entities": (partial_entity_drafts, PARTIAL, "partial_entity_coverage"),
+    "policy": (policy_drafts, REJECT_POLICY, "policy"),
+    "no_context": (no_context_drafts, REJECT_NO_CONTEXT, "unknown"),
+    "edge": (edge_drafts, EDGE, "edge"),
 }
-"""Each kind with the category and, where neither draft nor template names one, the subcategory of its cases."""
+"""Each kind with its drafts, the category and, where neither draft nor template names one, the subcategory of its cases."""
 
 
 def template_cases(
@@ -264,10 +248,9 @@ def template_cases(
 
     Raises DataError where the documents give fewer questions of a kind than its number, with the number that they give.
     """
-    records: list[Record] = []
-    short: dict[Kind, tuple[int, int]] = {}
+    records, short = list[Record](), dict[Kind, tuple[int, int]]()
     for kind, count in counts.items():
-        drawn = draw.take(KINDS[kind].drafts(documents, templates), UP_TO if count is None else count)
+        drawn = draw.take(KINDS[kind][0](documents, templates), UP_TO if count is None else count)
         if count is not None and len(drawn) < count:
             short[kind] = (count, len(drawn))
         records += [case_record(question, seed) for question in drawn]
@@ -279,17 +262,16 @@ def template_cases(
 def _too_few(short: Mapping[Kind, tuple[int, int]]) -> DataError:
     problems = []
     for kind, (count, possible) in short.items():
-        found = f"{count:,} cases are asked for"
+        key, found = f"synthesize.counts.{kind}", f"{count:,} cases are asked for"
         expected = f"at most {possible:,}: so many facts, lists and conflicts can be asked about"
-        fix = "ask for fewer, or add documents"
-        problems.append(Problem("the documents", f"synthesize.counts.{kind}", found, expected, fix))
+        problems.append(Problem("the documents", key, found, expected, "ask for fewer, or add documents"))
     words = " ".join(f"synthesize.counts.{kind}={possible}" for kind, (_, possible) in short.items())
     return DataError(f"too few questions; nothing was written. What there is: {words}", problems)
 
 
 def case_record(drawn: DrawnQuestion, seed: int) -> Record:
     """A drawn question as a record of the native form."""
-    draft, kind = drawn.draft, KINDS[drawn.draft.kind]
+    draft, (_, category, subcategory) = drawn.draft, KINDS[drawn.draft.kind]
     question = draft.template.question
     reference = None if question.reference is None else _reference(fill(question.reference, draft.slots))
     origin = {
@@ -306,8 +288,8 @@ def case_record(drawn: DrawnQuestion, seed: int) -> Record:
         **({} if reference is None else {"references": [reference]}),
         **draft.labels,
         **edge,
-        "category": kind.category,
-        "subcategory": draft.labels.get("subcategory") or question.subcategory or kind.subcategory,
+        "category": category,
+        "subcategory": draft.labels.get("subcategory") or question.subcategory or subcategory,
         "question_type": draft.kind,
         "meta": {"origin": origin, **({"values": list(draft.values)} if draft.values else {})},
     }

@@ -5,14 +5,14 @@ Numbers are of no one, or published examples.
 
 import itertools
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragpipe.extras.test_sets.log_cases import without_meta, without_personal_data
-from ragpipe.extras.test_sets.personal_data import KINDS, find_personal_data
+from ragpipe.extras.test_sets.personal_data import Kind, find_personal_data
 
 FOUND: list[tuple[str, list[tuple[str, str]]]] = [
     # e-mail
@@ -150,7 +150,7 @@ def test_two_spellings_have_one_identity():
 def test_places_are_in_order_and_do_not_overlap(text):
     places = find_personal_data(text)
     assert all(before.end <= after.start for before, after in itertools.pairwise(places))
-    assert all(0 <= place.start < place.end <= len(text) and place.kind in KINDS for place in places)
+    assert all(0 <= place.start < place.end <= len(text) and place.kind in get_args(Kind) for place in places)
 
 
 @pytest.mark.slow
