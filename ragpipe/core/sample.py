@@ -283,7 +283,7 @@ class QuotableChunks:
 
     def places(self, quote: str) -> list[QuotePlace]:
         """Where a quote occurs: the first time in each chunk. A quote with an elision (`...`) has a place for each of its
-        pieces. Empty where no chunk has it, in the sense of `text_match.occurs`."""
+        pieces. Empty where no chunk has it, in the sense of `core.text.occurs`."""
         pieces = quote_pieces(quote)
         return [
             {"chunk": chunk.id, "rank": chunk.rank, "start": start, "end": end}

@@ -211,7 +211,7 @@ class TextPart:
 
 
 class Quotes:
-    """Quotes that are looked for in many texts: their pieces (`text_match.quote_pieces`), made once, each with a kind."""
+    """Quotes that are looked for in many texts: their pieces (`quote_pieces`), made once, each with a kind."""
 
     def __init__(self, quotes: Iterable[tuple[str, str]]):
         self.kinds: dict[tuple[str, ...], str] = {}
@@ -223,7 +223,7 @@ def highlight(text: str, quotes: Quotes, limit: int | None = None) -> list[TextP
     """The first `limit` characters of a text in pieces; those that a quote covers carry its kind.
 
     Where two quotes overlap, the earlier one wins. Quotes are looked for in the whole text, in the way in which metrics
-    look for them (`text_match.occurs`): what a metric accepts as a quote is highlighted here.
+    look for them (`core.text.occurs`): what a metric accepts as a quote is highlighted here.
     """
     length = len(text) if limit is None else min(limit, len(text))
     matchable = MatchableText(text) if quotes.kinds else None

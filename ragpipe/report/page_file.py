@@ -79,7 +79,7 @@ def pack(name: str, content: bytes) -> DataBlock:
 
 
 def json_block(name: str, value: Any) -> DataBlock:
-    """A JSON value as a block. Control characters of its texts are shown as escapes (`safe_text.printable`)."""
+    """A JSON value as a block. Control characters of its texts are shown as escapes (`printable`)."""
     return pack(name, _printable_json(value).encode())
 
 
@@ -229,7 +229,7 @@ def page_html(page: Page, side: SideFolder | None = None) -> str:
 def page_pieces(page: Page, side: SideFolder | None = None) -> Iterator[str]:
     """The file in pieces: with its data blocks it can have tens of megabytes. Control characters in its body are shown as escapes.
 
-    With `side`, blocks beyond its limit are saved there (`side_files.divided_blocks`). Raises ValueError for a style or a script
+    With `side`, blocks beyond its limit are saved there (`divided_blocks`). Raises ValueError for a style or a script
     that would end its own element, before the first piece.
     """
     for kind, text in (("style", page.style), ("script", page.script)):

@@ -195,7 +195,7 @@ def note_reply_times(
     config: RunConfig, folder: IterationFolder, manifest: dict[str, Any], *, source: Mapping[str, Any] | None, reads_store: bool
 ) -> None:
     """Note in the manifest when the first and the last reply of the judge came that the run rests on, and what its drift file
-    says (`judge_drift.NOTE`): only where the judge has a drift file, or there is a `source`, the manifest of the finished run
+    says (`NOTE`): only where the judge has a drift file, or there is a `source`, the manifest of the finished run
     whose cases these are. Its replies are those of a run by the same judge, where the call store knows none or may not be read.
     """
     if not isinstance(config.judge, JudgeSettings):

@@ -72,7 +72,7 @@ class DropVerdict:
     """Whether a candidate dropped against its baseline by more than is allowed.
 
     `drop` is how much worse the candidate is (below 0: better), `low` and `high` its bounds, all on the score's scale. `p_value` is
-    one-sided, for a drop above 0; gates adjust it among several (`scoring.gates.gate_rules.decide_gates`). `reason` says why it
+    one-sided, for a drop above 0; gates adjust it among several (`score.gate_rules.decide_gates`). `reason` says why it
     is inconclusive, as in `DifferenceVerdict`.
     """
 
