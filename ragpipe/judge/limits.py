@@ -51,9 +51,8 @@ class LearnedPace:
         """Starts per second; None where nothing was learned."""
         self.free_from = 0.0
         """When the next attempt may start."""
-        self._proven = self._step = self._back = (
-            0.0  # the step: its growth per second, for twice `_back` seconds; 0: no limit is known
-        )
+        # the step: its growth per second, for twice `_back` seconds; 0: no limit is known
+        self._proven = self._step = self._back = 0.0
         self._last_cut, self._last_event = float("-inf"), 0.0
         self._starts = self._refusals = self._early = 0  # since the cut; early: in the first half of the way back
         self._in_vain, self._tolerated = 0, _LONE

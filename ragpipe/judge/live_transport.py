@@ -23,7 +23,7 @@ from ragpipe.judge.call_records import NO_COMPLETION, AttemptTally, RequestCosts
 from ragpipe.judge.capabilities import OPENAI_COMPATIBLE
 from ragpipe.judge.client import AttemptError, Client, Completion
 from ragpipe.judge.http_responses import is_odd_end, parse_response
-from ragpipe.judge.pricing import is_cut, rates_for
+from ragpipe.judge.pricing import count_tokens, is_cut, rates_for
 from ragpipe.judge.provider_state import ProviderRegistry, ProviderState, RequestForm, ServedModel, context_excess
 from ragpipe.judge.question import Question, Transport
 from ragpipe.judge.settings import JudgeSettings
@@ -315,8 +315,6 @@ class LiveTransport(Transport):
         if error.kind == "cut_short":
             message = f"the reply was cut off at {self.section}.max_tokens={self.settings.max_tokens}: raise it"
         elif error.kind == "too_long":
-            from ragpipe.judge.pricing import count_tokens
-
             tokens = sum(count_tokens(m["content"], self.settings.model) for m in question.payload.messages)
             message += f" (about {tokens:,} tokens by our own count)"
         completion = Completion(**{"text": None, **error.partial})

@@ -69,9 +69,8 @@ class PriceSettings(Settings):
 
 
 _BREAKER = 5  # failed calls in a row, beside those in flight, that end the run
-_NAMES = frozenset(
-    {"model", "revision", "endpoint", "season", "served_as"}
-)  # may look random (a commit, a digest) and are no secrets
+_NAMES = frozenset({"model", "revision", "endpoint", "season", "served_as"})
+"""They may look random (a commit, a digest) and are no secrets."""
 
 
 def _finite(value: Any) -> Any:
