@@ -225,7 +225,7 @@ A usage has these keys:
 | key | meaning |
 |---|---|
 | `uses` | questions of metrics; several may use one reply |
-| `calls_computed` | calls for which nothing was sent: an rules judge computed them, a budget or an outage held them back, or the store had no reply |
+| `calls_computed` | calls for which nothing was sent: a rules judge computed them, a budget or an outage held them back, or the store had no reply |
 | `calls_failed`, `failures` | calls that gave no reply to parse, in all and by kind (`refused`, `cut_short`, `deadline` ...). A reply that came and cannot be parsed is in neither: it has the flag `unparsable` in `judge_inputs.parquet`, and what became of the case is in `errors` of the score in `metrics.json`. `unparsable` in `failures` is a reply of more than 1,000,000 characters, which is not read |
 | `error_rate`, `timeout_rate`, `empty_rate` | shares of the calls that were sent, 0 to 1; `deadline` counts as timeout, `empty_reply` as empty. What a budget or an outage held back was not sent and is in `failures` alone |
 | `attempts`, `retries` | HTTP attempts, and those after a call's first |

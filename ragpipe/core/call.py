@@ -101,7 +101,7 @@ Paid = Callable[[Payment], None]
 class Call:
     """A call to a judge, as the call store keeps it.
 
-    `status` is `ok`, a failure kind (`ragpipe.core.errors.FailureKind`), or `skipped` for a question that an rules judge
+    `status` is `ok`, a failure kind (`ragpipe.core.errors.FailureKind`), or `skipped` for a question that a rules judge
     cannot answer (`message` says why; nobody was asked). Only `ok` calls are ever served to another run.
     `text` is the raw reply. `attempts` counts HTTP attempts; the counts of tokens are those of the final reply, of the
     last attempt that was answered (what all tries cost together is in the ledger, try by try: `Payment`). `answers` counts the tries that

@@ -54,7 +54,7 @@ class JudgeSession:
         shuffle_seed: int | None = None,
     ):
         if (in_process is None) == (transport is None):
-            raise ValueError("a session needs either a transport or an rules judge")
+            raise ValueError("a session needs either a transport or a rules judge")
         self.label, self.repeat = label, repeat
         self.embedder, self.prefix, self.served, self.shuffle_seed = embedder, prefix, served, shuffle_seed
         self.encoder_factory: Callable[[Any, Corpus | None], JudgeSession] | None = None
@@ -226,7 +226,7 @@ class JudgeSession:
 
     async def _fetch(self, question: Question, again: bool) -> Call:
         if self._store is None or self._transport is None:
-            raise RagpipeError("an rules judge has nothing to fetch")
+            raise RagpipeError("a rules judge has nothing to fetch")
         stored = await self._store.get_or_claim(question.key, freshness=self._freshness(question, again))
         if stored is not None:
             return stored

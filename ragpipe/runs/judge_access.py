@@ -215,7 +215,7 @@ def _embedder_session(config: RunConfig, replies: ReplyStore, transport: Transpo
 
 
 def stores_vectors(config: RunConfig) -> bool:
-    """Whether a run by an rules judge needs a call store: for vectors, or for pairs compared token by token."""
+    """Whether a run by a rules judge needs a call store: for vectors, or for pairs compared token by token."""
     has_encoder = any(metric.encoder_settings for metric in config.metrics.values())
     return has_encoder or not isinstance(config.embedder, NoEmbedder)
 
@@ -333,7 +333,7 @@ def check_judge(config: RunConfig, run_id: str, warn: Callable[[str], None]) -> 
     """Check the keys, and ask a language model one short question, so that a judge that cannot be asked is known before a
     system is asked for all its answers. The reply is paid for and stored like any other, and asked anew each time.
 
-    Nothing is asked by another transport than live, whose answer may take hours, of an rules judge, with recorded or stored
+    Nothing is asked by another transport than live, whose answer may take hours, of a rules judge, with recorded or stored
     replies alone, or where no metric asks a judge. Raises ConfigError for a missing key, ProviderUnusable for a judge that does not answer,
     BudgetUsedUp.
     """

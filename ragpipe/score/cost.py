@@ -331,7 +331,7 @@ def judge_rates(bill: Mapping[str, Any]) -> dict[str, float | None]:
     """The judge's rates, 0 to 1 of the calls that were sent, from the sums of a bill of `cost.json`.
 
     A call failed when no reply to parse came in the end, of whatever kind; it timed out with the kind `deadline`, and was
-    empty with `empty_reply`. A reply that came and cannot be parsed fails the score, not the call. What an rules judge
+    empty with `empty_reply`. A reply that came and cannot be parsed fails the score, not the call. What a rules judge
     computed, what the store did not have and what a breaker or a budget held back was never sent. Null where nothing was.
     """
     sent, failures = bill["calls"] - bill["calls_computed"], bill["failures"]

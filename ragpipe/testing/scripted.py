@@ -124,7 +124,7 @@ def make_case(
         chunks: the retrieved chunks, each as its text or as a mapping of its fields; None where they are not recorded.
         question: the question.
         id: that of the sample.
-        fields: any fields field of Sample and Output by its name; `history` as (role, text) pairs, `citations` as chunk
+        fields: any field of Sample and Output by its name; `history` as (role, text) pairs, `citations` as chunk
             ids or mappings, `anchors` and `expected` as mappings.
 
     Raises TypeError for an unknown field.
