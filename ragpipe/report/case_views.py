@@ -169,6 +169,8 @@ def support_lines(support: ChunkSupport, ranks: Sequence[Any]) -> Iterator[str]:
 
 def _support_blocks(details: Mapping[str, Any], chunks: Sequence[Any]) -> list[DetailBlock]:
     """Claims down and contexts that carry one across; below it `support_lines`. Empty for a score without claims and quotes."""
+    if "claims" not in details:
+        return []
     listed = [chunk if isinstance(chunk, dict) else {} for chunk in chunks]
     support = chunk_support(details, [(chunk.get("id"), chunk.get("rank")) for chunk in listed])
     if support is None or not support.n_chunks:
@@ -341,7 +343,8 @@ def _case_view(
     calls: Sequence[Mapping[str, Any]],
     names: Sequence[str],
 ) -> CaseView:
-    details = {score["score_name"]: parse_json_cell(score["details"], dict) for score in scores}
+    cells = ((score["score_name"], parse_json_cell(score["details"], dict)) for score in scores)
+    details = {name: values for name, values in cells if values}
     found = {name: found_in(values) for name, values in details.items()}
     of_all = [item for items in found.values() for item in items]
     quotes, claims = Quotes(evidence_quotes(of_all)[:QUOTES_MAX]), Quotes(unsupported_claims(of_all)[:QUOTES_MAX])
