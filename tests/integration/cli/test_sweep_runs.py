@@ -132,7 +132,7 @@ def test_only_a_job_of_a_sweep_waits_for_a_folder_in_use(here: Path, monkeypatch
     monkeypatch.setattr(folder_lock, "ANNOUNCE_S", 0.0)
     monkeypatch.setattr(folder_lock.log, "warning", end_of_the_other)
     with serving() as server:
-        again = words(here, server.url)
+        again = [*words(here, server.url), "retry_errors=true"]  # else a finished run is not opened
         assert main(again[1:]) == 0
         (run,) = runs(here)
         with folder_lock.FolderLock(run):

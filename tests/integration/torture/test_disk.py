@@ -85,7 +85,7 @@ def test_files_may_not_grow(bench: Make, kilobytes: int) -> None:
 @pytest.mark.parametrize("files", [14, 24, 40])
 def test_too_many_open_files(bench: Make, files: int) -> None:
     b = bench(cases=80)
-    b.server.latency_ms = 30
+    b.server.latency_ms = 300
     ran = _limited(b, resource.RLIMIT_NOFILE, files, "judge.retries=2", concurrency=64)
     assert (ran.code != 0, "oo many open files" in ran.text) == (True, True), ran.text
     _goes_on(b, lost=64)
