@@ -54,8 +54,13 @@ def test_a_grade_is_read(text, score, flags):
     found.model_dump_json().encode("utf-8")
 
 
+def test_halves_of_a_character_are_joined_or_replaced_in_lists_and_in_repaired_replies() -> None:
+    assert read_answer('{"claims": ["ok \\ud83d\\ude00",]}', Claims)[0].claims == ["ok \U0001f600"]
+    assert read_answer('{"claims": ["a \\ud83d b", "c"]}', Claims)[0].claims == ["a \ufffd b", "c"]
+
+
 REFUSED = [
-    ("It is good.", "no JSON object"), ('{"score": "four"}', "expected a number, found 'four'"),
+    ('{"score": 4} and {"score": 5', "more than one JSON object"), ("It is good.", "no JSON object"), ('{"score": "four"}', "expected a number, found 'four'"),
     ('{"score": 1000000000}', "less than or equal to 5"), ('{"score": NaN}', "NaN is not JSON"),
     ('{"score": ' + "9" * 5000 + "}", "5,000 digits"), ('{"Score": 4}', r"the key `score` is missing, found the keys \['Score'\]"),
     ('{"result": {"score": 4}', "the key `score` is missing"),

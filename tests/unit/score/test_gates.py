@@ -10,7 +10,7 @@ from ragpipe.core.score import ScoreSpec, warning_texts
 from ragpipe.report.report_data import score_cell
 from ragpipe.score.aggregate import score_declarations
 from ragpipe.score.cross_checks import scoring_faults
-from ragpipe.score.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate
+from ragpipe.score.gate_rules import decide_gate, decide_gates, define, exit_code, gates_document, measure_gate, value_text
 from ragpipe.score.gate_settings import Gate
 from ragpipe.score.settings import ScoringSettings, shipped
 from ragpipe.stats.intervals import estimate_rate
@@ -114,6 +114,15 @@ def test_an_inconclusive_gate_has_not_passed_and_warns_unless_told_to_fail(tmp_p
 )
 def test_a_gate_goes_by_the_interval_where_one_can_be_within(gate: dict[str, Any], spec: ScoreSpec | None, by: str) -> None:
     assert definition(spec, **{"by": None, **gate})["by"] == by
+
+
+@pytest.mark.parametrize(("gate", "text"), [
+    ({"value": 0.87123}, "0.8712"), ({"value": 0.72354, "corrected": True}, "0.7235 corrected"), ({"value": None}, "-"),
+    ({"value": 0.85004}, "0.85004"), ({"value": 1234.5, "unit": "ms"}, "1,234 ms"), ({"value": 0, "against": "a"}, "change 0"),
+    ({"value": -0.14381, "against": "a"}, "change -0.1438"), ({"value": 0.25, "against": "a"}, "change +0.25"),
+])  # fmt: skip
+def test_a_value_is_shown_with_as_many_digits_as_tell_it_from_its_limit(gate: dict[str, Any], text: str) -> None:
+    assert value_text({"min": 0.85, "max": None, **gate}) == text
 
 
 def test_iterations_are_averaged_unless_their_mean_is_given() -> None:

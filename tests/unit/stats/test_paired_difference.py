@@ -115,9 +115,12 @@ def test_fishers_bounds_and_values_on_the_scale() -> None:
     with pytest.raises(ValueError, match="same cases"):
         paired_difference(array(0, 1), array(1))
     single, several, none = (estimate_mean(array(*values), low=0, high=1) for values in ((0.5,), (0.5, 0.7), ()))
-    assert independent_difference(single, several).interval is None
-    assert independent_difference(single, several).value == pytest.approx(0.1)
-    assert (independent_difference(none, several).value, independent_difference(none, several).reason) == (None, "no_values")
+    for base, candidate, rows, difference, reason in (
+        (single, several, 3, 0.1, "one_value"), (several, single, 3, -0.1, "one_value"), (none, several, 2, None, "no_values")
+    ):  # fmt: skip
+        found = independent_difference(base, candidate)
+        assert (found.n, found.clusters, found.interval, found.reason) == (rows, rows, None, reason)
+        assert found.value == (None if difference is None else pytest.approx(difference))
     # atanh(1/2) is half the logarithm of 3: that much to each side gives tanh(0) = 0 and tanh(ln 3) = (9 - 1) / (9 + 1).
     error = 0.75 * math.log(3) / 4  # brought to the scale of z: divided by 1 - 1/4
     assert fisher_bounds(0.5, error, 2.0) == pytest.approx((0.0, 0.8))
