@@ -252,16 +252,13 @@ def _renamed(table: pa.Table, column: str, n: int) -> pa.Table:
 def _outputs(outputs: pa.Table, n: int, n_samples: int) -> pa.Table:
     copy = _renamed(outputs, "sample_id", n)
     rows = pc.add(copy["sample_row"], n * n_samples)
-    chunks = [_chunks(text, n) for text in copy["chunks"].to_pylist()]
+    chunks = [
+        [{**chunk, "text": _text(Random(f"{chunk['id']}-{n}"), 110)} for chunk in listed or ()]
+        for listed in copy["chunks"].to_pylist()
+    ]
     copy = copy.set_column(copy.schema.get_field_index("sample_row"), "sample_row", rows)
-    return copy.set_column(copy.schema.get_field_index("chunks"), "chunks", pa.array(chunks))
-
-
-def _chunks(text: str | None, n: int) -> str:
-    chunks = json.loads(text) if text else []
-    for chunk in chunks:
-        chunk["text"] = _text(Random(f"{chunk['id']}-{n}"), 110)
-    return json.dumps(chunks)
+    field = copy.schema.field("chunks")
+    return copy.set_column(copy.schema.get_field_index("chunks"), field, pa.array(chunks, field.type))
 
 
 def _text(random: Random, words: int) -> str:

@@ -175,7 +175,7 @@ def test_the_static_folder_opens_from_disk_and_every_link_leads_to_a_page(
     for place, name in enumerate(("nightly", HOSTILE, "a\nb", "n" * 200, "%2e#?")):
         listed_run(home / name, "aaaaaaaaaaaa", 0.4, day=1 + place)
         listed_run(home / name, "bbbbbbbbbbbb", 0.6, day=10 + place)
-    assert write_site(home, tmp_path / "site").runs == 10
+    assert write_site(home, tmp_path / "site")[0] == 10
     with open_page(browser, width=width, color_scheme=scheme) as page:
         page.open(tmp_path / "site" / "index.html")
         assert page.sideways() == 0
