@@ -263,3 +263,16 @@ def test_flips_and_agreement_match_a_repeat_with_itself(tmp_path: Path) -> None:
     flips = compared["scores"]["faithfulness"]["flips"]
     assert flips["to_failed"]["n"] == 0
     assert flips["to_passed"]["examples"] == [{"sample_id": "q1", "method": "a", "repeat": 2, "iteration": 1, "old": 0.0, "new": 1.0}]
+
+
+def test_a_composite_loses_the_cases_that_its_parts_lose(tmp_path: Path) -> None:
+    """Of 8 cases the system failed in 3, where no score has a value; the other 5 have one, so none of them is lost."""
+    names = ("faithfulness", "answer_relevance")
+    rows = [
+        Row(f"q{n}", "a", dict.fromkeys(names, ("skipped", "system_error") if n < 3 else 1.0), {}, {"error": "500"} if n < 3 else {})
+        for n in range(8)
+    ]
+    write_run(tmp_path, rows)
+    found = score(tmp_path, [ScoreSpec(name) for name in names], ScoringSettings(weights=dict.fromkeys(names, 1.0)))["overall"]["scores"]
+    for name in (*names, "overall_score"):
+        assert (found[name]["n_ok"], found[name]["n_system_error"]) == (5, 3)
