@@ -202,8 +202,8 @@ def of_no_case(run: Path) -> None:
 @pytest.mark.parametrize(("prepare", "words", "message"), [
     (no_labels, [], "no labels of any score"), (two_draws, [], "2 draws of faithfulness with labels"),
     (of_another_answer, [], "the label of another answer"),
-    (of_no_case, [], "no such case in the demo_run"), (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
-    (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"), (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a demo_run"),
+    (of_no_case, [], "no such case in the run"), (no_labels, ["calibrate.scores=[groundedness]"], "no labels of groundedness"),
+    (no_labels, ["calibrate.recorded={faithfulness: people}"], "people"), (no_labels, ["judge.threshold=0.5"], "task=calibrate cannot change everything of a run"),
 ])  # fmt: skip
 def test_what_cannot_be_calibrated_is_refused(
     demo_run: Path, prepare: Callable[[Path], None], words: list[str], message: str, capsys
