@@ -50,7 +50,8 @@ from ragpipe.runs.manifest import (
 )
 from ragpipe.runs.measured_cases import ReplayedCases
 from ragpipe.runs.outcome import RunOutcome, check_publishing, lacks_replies, may_still_change, note_reply_times, publish_run
-from ragpipe.runs.plan_summary import announce_plan, start_warnings
+from ragpipe.runs.plan_notices import start_warnings
+from ragpipe.runs.plan_summary import announce_plan
 from ragpipe.runs.run_list import check_unmodified, write_run_list
 from ragpipe.runs.scoring import RunScoring
 from ragpipe.runs.scoring_files import resolved_for_dataset

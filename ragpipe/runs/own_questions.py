@@ -17,9 +17,8 @@ from ragpipe.metrics.recording_judge import ReplySize, expected_tokens
 from ragpipe.report.console import Console
 from ragpipe.runs.event_loop import SignalHandlers, run_async
 from ragpipe.runs.judge_access import open_judge, refuse_other_addresses, store_place
-from ragpipe.runs.plan import Plan, StepPlan, TokenSample
+from ragpipe.runs.plan import Plan, StepPlan, TokenSample, prompt_counter
 from ragpipe.runs.plan_notices import check_call_budget, plan_line
-from ragpipe.runs.plan_summary import prompt_counter
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.work_meter import WorkDone, WorkMeter
 from ragpipe.store.call_store import read_calls

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -20,8 +20,11 @@ from ragpipe.core.errors import PromptTooLong, RagpipeError
 from ragpipe.core.sample import NOT_RECORDED, Case
 from ragpipe.core.usage import Price
 from ragpipe.judge.answer_type import Answer, answer_schema, without_defaults
+from ragpipe.judge.capabilities import LOCAL, capabilities
+from ragpipe.judge.pricing import CHARACTERS_PER_TOKEN, count_tokens
 from ragpipe.judge.prompt import MAX_RENDERED, Prompt, line_of, template_error, without_comments
 from ragpipe.judge.provider_state import schema_request
+from ragpipe.judge.settings import JudgeSettings
 from ragpipe.metrics.base import Computed, Metric, run_skip_reason
 from ragpipe.metrics.needs import SeenVerdicts
 from ragpipe.metrics.recording_judge import Asked, RecordingJudge, expected_tokens, run_in_place
@@ -59,6 +62,18 @@ class PromptCounter:
 def _schema_text(answer: type[Answer], place: SchemaPlace) -> str:
     schema = answer_schema(answer)
     return schema_request(schema) if place == "message" else json.dumps(without_defaults(schema, strict=True))
+
+
+def prompt_counter(judge: object, *, rough: bool = False) -> PromptCounter:
+    """How the judge's server counts a prompt, as far as it is known: by the model's encoding, with the answer's schema where
+    the provider bills it. `rough`: four characters a token."""
+    if rough or not isinstance(judge, JudgeSettings):
+        return PromptCounter(lambda text: len(text) // CHARACTERS_PER_TOKEN)
+    mode = judge.output_mode if judge.output_mode != "auto" else capabilities(judge.model, judge.capabilities).modes[0]
+    place: SchemaPlace = "message" if mode != "json_schema" else "request"
+    if place == "request" and (judge.api_base is not None or judge.provider in LOCAL):
+        place = "none"  # such servers constrain the decoding by the schema, and do not show it to the model
+    return PromptCounter(lru_cache(maxsize=64)(partial(count_tokens, model=judge.model)), place)  # instructions come again
 
 
 @dataclass(slots=True)

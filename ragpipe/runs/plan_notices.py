@@ -14,9 +14,12 @@ from ragpipe.metrics.computed.recorded import RecordedMetric
 from ragpipe.metrics.needs import SeenVerdicts, answered_extent, needed_labels
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import plural
+from ragpipe.runs.calibration_states import scoring_warnings
+from ragpipe.runs.identity import metric_sources
 from ragpipe.runs.judge_access import member_configs
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.spec import RunSpec
 
 _NAMES = 5  # of the recorded values in one line
 
@@ -192,3 +195,15 @@ def _scale(seen: SeenVerdicts) -> str:
     if seen.n and seen.is_boolean:
         return "binary: true"
     return "low: {:g}, high: {:g}".format(*seen.scale) if seen.scale else "low: null, high: null"
+
+
+def start_warnings(spec: RunSpec) -> list[str]:
+    """What to know before a run is started: of its scoring, its metrics and its judge."""
+    calibration = spec.scoring_files.calibration_of(spec.folder)
+    is_finished = spec.made_from is not None
+    warnings = scoring_warnings(spec.config, spec.identity, calibration, are_answers_known=is_finished)
+    for metric in spec.metrics:
+        warnings += metric_sources(type(metric)).notes
+    if line := missing_embedder_line(spec.config):
+        warnings.append(line)
+    return warnings if is_finished else [*warnings, *unanswered_lines(spec.config)]
