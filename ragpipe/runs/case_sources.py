@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
+from ragpipe.core.resources import code_digest
 from ragpipe.core.text import on_one_line
 from ragpipe.data.dataset import Record, open_dataset
 from ragpipe.data.system_settings import LiveSystem
@@ -73,7 +74,7 @@ class DatasetSource(CaseSource):
     def __init__(self, config: RunConfig, data: RunData, console: Console):
         self._config, self._data, self._console = config, data, console
         self.dataset, self.name = data.dataset, data.dataset.name
-        self._judged: RunSource | None = None  # the previous run, where only its scoring differs
+        self._judged: RunSource | None = None  # the previous run, where its scoring alone differs, by the same code
 
     @property
     def digest(self) -> str:
@@ -90,10 +91,10 @@ class DatasetSource(CaseSource):
         if is_sound and self._same_tables(previous, identity, kept):
             link_tables(previous_folder, folder)
             self.collected_at = previous["data"].get("collected_at")
-            if not self._config.retry_errors and {**previous["identity"], "scoring": None} == {**identity, "scoring": None}:
-                states = {
-                    number: previous["iterations"].get(number) for number in map(str, range(1, self._config.iterations + 1))
-                }
+            has_same_judging = {**previous["identity"], "scoring": None} == {**identity, "scoring": None}
+            if has_same_judging and previous.get("code") == code_digest() and not self._config.retry_errors:
+                numbers = map(str, range(1, self._config.iterations + 1))
+                states = {number: previous["iterations"].get(number) for number in numbers}
                 self._judged = RunSource(previous_folder, {**previous, "iterations": states}, scores=True)
         elif not isinstance(self._config.system, LiveSystem):
             methods = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)

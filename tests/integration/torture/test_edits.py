@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragpipe.cli.command_line import main
+from ragpipe.runs import case_sources
 from ragpipe.testing.openai_server import OpenAIServer, serving
 from tests.support.harness import ROOT, arguments, write_cases
 from tests.support.place import output_of
@@ -87,8 +88,8 @@ def test_costs_no_call(bench: Bench, edit: str, overrides: list[str]) -> None:
     assert bench.new_calls(*overrides) == 0
 
 
-def test_what_was_judged_is_taken_where_only_the_scoring_differs(bench: Bench) -> None:
-    """But not where failures are to be asked again, nor from a table that was changed: then the stored replies answer."""
+def test_what_was_judged_is_taken_where_only_the_scoring_differs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not where failures are to be asked again, from a table that was changed, or by other code: then the stored replies answer."""
     assert bench.new_calls("scoring.thresholds.faithfulness=0.37") == 0
     first = (bench.folder / "out" / "torture" / "latest").resolve() / "iteration-1" / "scores.parquet"
     content = first.read_bytes()
@@ -99,6 +100,10 @@ def test_what_was_judged_is_taken_where_only_the_scoring_differs(bench: Bench) -
         if edit == "0.41":
             first.write_bytes(content + b" ")
         first = last
+    monkeypatch.setattr(case_sources, "code_digest", lambda: "0" * 12)
+    assert bench.new_calls("scoring.thresholds.faithfulness=0.43") == 0
+    last = (bench.folder / "out" / "torture" / "latest").resolve() / "iteration-1" / "scores.parquet"
+    assert (last.stat().st_ino == first.stat().st_ino, last.read_bytes()) == (False, content)
 
 
 def test_plans_comments_and_a_moved_server(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
