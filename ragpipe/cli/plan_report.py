@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from ragpipe.cli.profile_report import data_report
 from ragpipe.core import registry
+from ragpipe.data.dataset import Dataset
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.judge.settings import JudgeSettings
-from ragpipe.metrics.needs import MetricNeed
+from ragpipe.metrics.needs import MetricNeed, need_of
 from ragpipe.report.console import Console
+from ragpipe.report.page_file import write_page
+from ragpipe.report.section_page import section_page
 from ragpipe.report.styled_text import plural
 from ragpipe.runs.data_profile import DataProfile
-from ragpipe.runs.iteration_judging import here_line, stays_here
-from ragpipe.runs.judge_access import missing_keys
+from ragpipe.runs.judge_check import missing_keys
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
     missing_embedder_line,
@@ -26,7 +30,10 @@ from ragpipe.runs.plan_notices import (
     unmet_lines,
     unscored_line,
 )
+from ragpipe.runs.plan_summary import DataPlan
 from ragpipe.runs.settings import RunConfig
+from ragpipe.runs.workers import here_line, stays_here
+from ragpipe.store.files import atomic_write, json_bytes
 
 _WIDE = 80  # columns from which the tokens have room
 REASONS = 2  # why a metric is skipped, the most frequent ones; `plan.out` has all
@@ -120,14 +127,23 @@ def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
     )
 
 
-def plan_document(profile: DataProfile, needs: Sequence[MetricNeed], plan: Plan | None, gates: Sequence[str]) -> dict[str, Any]:
-    """The plan as JSON. `plan` is None for a live system; `gates` has a line for each gate by interval."""
+def write_plan(out: Path, dataset: Dataset, profile: DataProfile, config: RunConfig, planned: DataPlan | None) -> str:
+    """Write the plan as JSON and a page of the data beside it. `planned` is None for a live system. Returns the name of the page."""
+    needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
+    atomic_write(out, json_bytes(_plan_document(profile, needs, planned), indent=1))
+    page = out.with_suffix(".html")
+    write_page(page, section_page(data_report(dataset, profile)))
+    return page.name
+
+
+def _plan_document(profile: DataProfile, needs: Sequence[MetricNeed], planned: DataPlan | None) -> dict[str, Any]:
     document = profile.document()
     document["dangling"] = [asdict(dangling) for dangling in profile.pointers.dangling()]
     document["metrics"] = {need.name: asdict(need) for need in needs}
-    document["gates"] = list(gates)
-    if plan is None:
+    document["gates"] = planned.gate_lines if planned else []
+    if planned is None:
         return document
+    plan = planned.plan
     for metric in plan.metrics:
         document["metrics"][metric.name] |= {"cases": metric.cases, "skipped": dict(metric.skipped)}
     document["not_recorded"] = [{**asdict(gap), "metrics": names} for gap, names in plan.gaps]

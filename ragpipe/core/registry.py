@@ -42,7 +42,7 @@ Kind = Literal[
     "shapes",  # rows that tell whose file a file is, for `python -m ragpipe FILE` (data/recognition.py)
     "metric",  # a metric's class, by the name alone that `class` in its YAML has (metrics/from_config.py)
     "task",  # a module with `run`, and `validate` and `Keys` where it has settings of its own
-    "section",  # a function that makes a section of the report from the run's files (runs/write_reports.py)
+    "section",  # a function that makes a section of the report from the run's files (runs/run_report.py)
     "export",  # a function that writes what `task=export formats=[NAME]` asks for (cli/tasks/export.py)
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

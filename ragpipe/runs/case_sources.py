@@ -20,7 +20,7 @@ from ragpipe.report.console import Console
 from ragpipe.runs.collect_outputs import ask_system
 from ragpipe.runs.collected_outputs import collected_outputs, has_failures, mark_closed_book, take_over_outputs, unknown_methods
 from ragpipe.runs.identity import RunData, kept_methods, method_identities, tables_digest
-from ragpipe.runs.judge_access import check_judge
+from ragpipe.runs.judge_check import check_judge
 from ragpipe.runs.load_dataset import load_dataset, load_outputs, load_samples, read_samples
 from ragpipe.runs.manifest import COMPLETE, JUDGED, previous_manifest
 from ragpipe.runs.settings import RunConfig

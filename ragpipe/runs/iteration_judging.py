@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from ragpipe.core.errors import OutputError
-from ragpipe.core.registry import imported
 from ragpipe.core.usage import Usage
 from ragpipe.judge.budget import BudgetUsedUp
 from ragpipe.judge.embedder import NoEmbedder
@@ -19,16 +16,16 @@ from ragpipe.judge.provider_state import ProviderRegistry
 from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.settings import JudgeSettings
 from ragpipe.report.console import Console
-from ragpipe.runs.case_measuring import CaseMeasuring, SliceRunner
-from ragpipe.runs.event_loop import SignalHandlers
-from ragpipe.runs.identity import metric_signatures
-from ragpipe.runs.judge_access import computes_vectors, member_configs
+from ragpipe.runs.case_measuring import CaseMeasuring
+from ragpipe.runs.event_loop import SignalHandlers, run_async
+from ragpipe.runs.judge_access import member_configs
 from ragpipe.runs.judge_cases import JudgeStage, JudgingProgress
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader, ReplayedCases
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.spec import EvaluatePolicy, RunSpec
 from ragpipe.runs.work_meter import WorkDone, WorkMeter
+from ragpipe.runs.workers import open_workers
 from ragpipe.store.progress import ProgressView, WallClock
 
 _LOOK_S = 2.0  # between two looks at the times of the data files, and at the lock
@@ -44,7 +41,7 @@ class JudgedIteration:
     used_up: BudgetUsedUp | None = None
 
 
-async def judge_iteration(
+def judge_iteration(
     spec: RunSpec,
     policy: EvaluatePolicy,
     iteration: int,
@@ -66,7 +63,8 @@ async def judge_iteration(
     reader = CaseReader(spec.folder.samples, spec.folder.outputs, iteration)
     clock = WallClock(folder.wall)
     view = ProgressView(folder.progress, name=spec.source.name, iteration=iteration, total=reader.count)
-    try:
+
+    async def judge() -> JudgedIteration:
         async with (
             open_workers(spec, policy, iteration, console) as workers,
             policy.open_session(config, spec.run_id, console.warn) as session,
@@ -111,6 +109,9 @@ async def judge_iteration(
                 console.say(session.budget.line())
             used_up = None if session.budget is None else session.budget.used_up
             return JudgedIteration(progress, session.total_asked(), used_up)
+
+    try:
+        return run_async(judge())
     finally:
         clock.write()
         reader.close()
@@ -161,62 +162,3 @@ def case_measuring(config: RunConfig, session: JudgeSession) -> CaseMeasuring:
         on_metric_error=config.on_metric_error,
         jury=config.judge if isinstance(config.judge, JurySettings) else None,
     )
-
-
-ASKS_HERE = "calls leave from one process"
-
-
-@dataclass(frozen=True)
-class WorkerStart:
-    """What a runner tells each of its workers. The run folder says what to measure; `signatures` are the metrics as this
-    process has them (`metric_signatures`): a worker that reads others must refuse."""
-
-    folder: Path
-    run_id: str
-    iteration: int
-    signatures: dict[str, str]
-
-    def values(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {**vars(self), "folder": str(self.folder)}
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> WorkerStart:
-        """From the JSON object."""
-        return cls(**{**values, "folder": Path(values["folder"])})
-
-
-@asynccontextmanager
-async def open_workers(
-    spec: RunSpec, policy: EvaluatePolicy, iteration: int, console: Console
-) -> AsyncIterator[SliceRunner | None]:
-    """What measures the cases, ended at the end of the block; None where this process does: it says why, if that was not
-    chosen."""
-    config, runner = spec.config, spec.config.runner
-    if not runner.implementation:
-        yield None
-        return
-    why = stays_here(config) if type(policy) is EvaluatePolicy else "this task takes replies from a finished run"
-    if why is not None:
-        console.say(here_line(config, why))
-        yield None
-        return
-    start = WorkerStart(spec.folder.root.absolute(), spec.run_id, iteration, metric_signatures(config))
-    async with imported(runner.implementation)(start, runner, console.warn) as workers:
-        yield workers
-
-
-def here_line(config: RunConfig, why: str) -> str:
-    """What the user is told where another runner was chosen and this process measures the cases."""
-    return f"runner={config.runner.kind}: {why}; this process measures the cases alone"
-
-
-def stays_here(config: RunConfig) -> str | None:
-    """Why this process measures the cases although another runner was chosen; None where that one does, or none was."""
-    if not config.runner.implementation:
-        return None
-    judges = [member.judge for member in member_configs(config).values()]
-    if any(isinstance(section, JudgeSettings) for section in (*judges, config.embedder)):
-        return ASKS_HERE
-    computes = computes_vectors(config) or any(judge.computes for judge in judges)
-    return config.runner.stays_here(computes=computes, shares_store=config.store.url is not None)

@@ -38,7 +38,7 @@ class AnyRunner(Settings):
     """The base of the settings of every runner, one class per `kind` (`core/registry.py`). No figure depends on it."""
 
     implementation: ClassVar[str] = ""
-    """The `module:function` that opens it, called with a `WorkerStart` (runs/iteration_judging.py), these settings and what warns the user: an
+    """The `module:function` that opens it, called with a `WorkerStart` (runs/workers.py), these settings and what warns the user: an
     asynchronous context manager that gives a `SliceRunner`. Empty: the run's own process measures the cases."""
 
     if TYPE_CHECKING:

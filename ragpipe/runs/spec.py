@@ -29,7 +29,7 @@ from ragpipe.runs.finished_run import FinishedRun
 from ragpipe.runs.identity import run_id
 from ragpipe.runs.judge_access import open_judge, open_replay, recorded_replies, store_place, usable_replies
 from ragpipe.runs.manifest import TIMES
-from ragpipe.runs.scoring_files import NO_FILES, ScoringFiles
+from ragpipe.runs.scoring_files import NO_FILES, ScoringFiles, resolved_for_dataset
 from ragpipe.runs.settings import RunConfig
 from ragpipe.store.call_store import StoredCalls
 from ragpipe.store.recorded_replies import FallbackStore
@@ -49,10 +49,10 @@ class RunSpec:
     scoring_files: ScoringFiles = NO_FILES
 
     @classmethod
-    def of_dataset(
-        cls, config: RunConfig, source: CaseSource, identity: dict[str, Any], scoring_files: ScoringFiles = NO_FILES
-    ) -> RunSpec:
-        """A run of a data set, in its folder under `output_dir`."""
+    def of_dataset(cls, config: RunConfig, source: CaseSource, identity_of: Callable[[RunConfig], dict[str, Any]]) -> RunSpec:
+        """A run of a data set, in its folder under `output_dir`. Raises ConfigError for the files of its scoring."""
+        config, scoring_files = resolved_for_dataset(config, identity_of)
+        identity = identity_of(config)
         folder = RunFolder.at(Path(config.output_dir), config.name, run_id(identity))
         return cls(config, source, identity, folder, scoring_files=scoring_files)
 

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from pydantic_core import from_json
 
 from ragpipe.score.case_blocks import RetrievedChunks
+from ragpipe.store.run_tables import read_columns
 
 MOST = 0.5  # of all citations or contexts, from which on it is said
 NEARLY_ALL = 0.9  # of the ids of a label: a retriever may well miss most of them
@@ -229,3 +231,18 @@ def _alike(missing: Collection[str], retrieved: Collection[str]) -> str:
 
 def _plain(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold().strip()
+
+
+_REPEATED = 0.05  # the share of samples whose question came before from which on it is warned of
+
+
+def repeated_questions(samples: Path) -> list[str]:
+    """That questions come again under other ids: intervals take them for independent, and are too narrow."""
+    table = read_columns(samples, ["question", "history"])
+    plain = pc.utf8_lower(pc.utf8_trim_whitespace(table["question"]))
+    count = len(pc.unique(pc.binary_join_element_wise(plain, pc.fill_null(table["history"], ""), "\0")))
+    if len(table) - count < _REPEATED * len(table) or len(table) == count:
+        return []
+    return [
+        f"{len(table):,} samples hold {count:,} different questions: repeated ones count as independent, so intervals are too narrow"
+    ]

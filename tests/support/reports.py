@@ -14,7 +14,7 @@ from ragpipe.report.page_file import page_html
 from ragpipe.report.report_data import ReportData
 from ragpipe.report.run_page import run_page
 from ragpipe.report.terminal import print_report
-from ragpipe.runs.write_reports import build_report
+from ragpipe.runs.run_report import build_report
 
 
 def report_of(*sections: Section | None) -> Report:

@@ -14,7 +14,7 @@ from ragpipe.core.sample import Chunk, Citation, Output, Sample
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.usage import Usage
 from ragpipe.core.version import FORMAT
-from ragpipe.runs.scoring import ScoreInputs, score_iteration
+from ragpipe.runs.score_iteration import ScoreInputs, score_iteration
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.table_rows import JUDGE_INPUTS, OUTPUTS, SAMPLES, SCORES, output_row, sample_row, table_of
 

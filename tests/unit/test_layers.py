@@ -103,6 +103,15 @@ def test_imports_point_down() -> None:
     assert [problem for module in INNER for problem in _wrong_imports(module)] == []
 
 
+MOST_IMPORTS = 20
+"""Modules of ours that one may import: what needs more is a hub, which is two nouns."""
+
+
+def test_no_module_is_a_hub() -> None:
+    ours = {m: {name for name in at_import(m) if name.startswith("ragpipe.")} for m in INNER if _part(m) != "extras"}
+    assert {module: len(names) for module, names in ours.items() if len(names) > MOST_IMPORTS} == {}
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     below = {module: (imports(module) & MODULES.keys()) - {module} for module in MODULES}
     TopologicalSorter(below).prepare()  # a CycleError names the modules

@@ -27,6 +27,7 @@ def run(config: RunConfig, console: Console) -> int:
     folder = RunFolder.at(Path(config.output_dir), config.name, run_id(identity_of(config)))
     if (code := repeat_end(config, folder, console)) is not None:
         return code
+    from ragpipe.runs.case_sources import DatasetSource
     from ragpipe.runs.evaluation import evaluate  # with all stages: only where something is left to do
 
-    return evaluate(config, data, identity_of, console)
+    return evaluate(config, DatasetSource(config, data, console), identity_of, console)

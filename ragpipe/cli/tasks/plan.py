@@ -11,14 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ragpipe.cli.plan_report import plan_document, print_answer, print_live, print_metrics
-from ragpipe.cli.profile_report import data_report, print_profile
+from ragpipe.cli.plan_report import print_answer, print_live, print_metrics, write_plan
+from ragpipe.cli.profile_report import print_profile
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 from ragpipe.data.system_settings import LiveSystem
-from ragpipe.metrics.needs import need_of
 from ragpipe.report.console import Console
-from ragpipe.report.page_file import write_page
-from ragpipe.report.section_page import section_page
 from ragpipe.runs.calibration_states import scoring_warnings
 from ragpipe.runs.case_sources import DatasetSource
 from ragpipe.runs.collected_outputs import unknown_methods
@@ -32,7 +29,6 @@ from ragpipe.runs.plan_summary import plan_of_data
 from ragpipe.runs.scoring_files import resolved_for_dataset
 from ragpipe.runs.settings import RunConfig
 from ragpipe.runs.validation import INVALID_CONFIGURATION, validate_config
-from ragpipe.store.files import atomic_write, json_bytes
 from ragpipe.store.run_folder import RunFolder
 
 SECTION = "plan"
@@ -122,11 +118,6 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     else:
         print_metrics(planned.plan, config, console)
     if task.settings.out is not None:
-        needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
-        run_plan, gate_lines = (planned.plan, planned.gate_lines) if planned else (None, [])
-        document = plan_document(profile, needs, run_plan, gate_lines)
-        atomic_write(Path(task.settings.out), json_bytes(document, indent=1))
-        page = Path(task.settings.out).with_suffix(".html")
-        write_page(page, section_page(data_report(dataset, profile)))
-        console.say(f"written: {task.settings.out}, {page.name}")
+        page = write_plan(Path(task.settings.out), dataset, profile, config, planned)
+        console.say(f"written: {task.settings.out}, {page}")
     return planned.plan if planned else None

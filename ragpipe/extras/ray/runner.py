@@ -25,7 +25,7 @@ from ragpipe.extras.ray.process import end_session
 from ragpipe.extras.ray.settings import RaySettings
 from ragpipe.extras.ray.tasks import digest_of_tables
 from ragpipe.runs.case_measuring import MeasuredSlice, Slice
-from ragpipe.runs.iteration_judging import WorkerStart
+from ragpipe.runs.workers import WorkerStart
 from ragpipe.store.processes import usable_cores
 
 _START_S = 180.0  # for a cluster to start, or to answer

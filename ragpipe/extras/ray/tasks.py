@@ -25,11 +25,12 @@ from ragpipe.extras.ray.messages import failure_message, measured_message, packe
 from ragpipe.runs.case_measuring import MeasuredSlice, Slice, measure_slice
 from ragpipe.runs.finished_run import read_config, run_prompts
 from ragpipe.runs.identity import metric_signatures
-from ragpipe.runs.iteration_judging import WorkerStart, case_measuring, case_window
+from ragpipe.runs.iteration_judging import case_measuring, case_window
 from ragpipe.runs.judge_access import open_judge
 from ragpipe.runs.load_dataset import references_of
 from ragpipe.runs.measured_cases import CaseReader
 from ragpipe.runs.validation import validate_finished_config
+from ragpipe.runs.workers import WorkerStart
 from ragpipe.store.processes import collect_new_garbage
 from ragpipe.store.run_folder import RunFolder
 

@@ -6,7 +6,7 @@ from ragpipe.cli.command_line import compose
 from ragpipe.core import registry
 from ragpipe.core.registry import find
 from ragpipe.extras.ray.settings import RaySettings
-from ragpipe.runs.iteration_judging import stays_here
+from ragpipe.runs.workers import stays_here
 
 pytestmark = pytest.mark.slow  # a composition per row
 

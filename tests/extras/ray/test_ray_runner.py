@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ragpipe.extras.ray.process import end_session, members_of
-from ragpipe.runs.iteration_judging import ASKS_HERE
+from ragpipe.runs.workers import ASKS_HERE
 from tests.extras.ray.ray_cluster import RayCluster
 from tests.extras.ray.slice_runs import bytes_of, ended, lives, seals, start, until, workers_of, write_place
 from tests.support.harness import Server, arguments, finish, surplus, write_cases

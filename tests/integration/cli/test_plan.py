@@ -17,7 +17,7 @@ from ragpipe.core.resources import data_path
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.answers import YesNo
 from ragpipe.judge.pricing import count_tokens
-from ragpipe.runs import plan_summary
+from ragpipe.runs import frozen_plan
 from ragpipe.store.folder_lock import FolderLock
 from ragpipe.testing.openai_server import serving
 from tests.support.harness import arguments, write_cases
@@ -204,7 +204,7 @@ WORDS = [
 
 @pytest.fixture
 def _many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_summary, "MOST_CASES", 1_000)
+    monkeypatch.setattr(frozen_plan, "MOST_CASES", 1_000)
     with open("cases.jsonl", "w") as file:
         for number in range(MANY):
             record = {"id": f"q{number}", "question": f"What is {number}?", "answer": f"It is {number}.", "contexts": ["None."]}

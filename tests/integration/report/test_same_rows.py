@@ -14,7 +14,7 @@ from ragpipe.report.report_data import ReportData
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import columns_of
 from ragpipe.runs import write_reports as report_module
-from ragpipe.runs.write_reports import build_report, read_report_data
+from ragpipe.runs.run_report import build_report, read_report_data
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.openai_faults import ServerFault
 from ragpipe.testing.openai_server import OpenAIServer, serving

@@ -8,8 +8,8 @@ import pytest
 from ragpipe.cli.tasks.store import validate
 from ragpipe.core.errors import ConfigError
 from ragpipe.core.version import FORMAT
-from ragpipe.runs.evaluation import remove_unstarted
 from ragpipe.runs.manifest import previous_manifest
+from ragpipe.runs.run_inputs import remove_unstarted
 from ragpipe.store.journal import HEADER
 from ragpipe.store.run_folder import RunFolder
 

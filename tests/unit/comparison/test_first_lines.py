@@ -12,7 +12,7 @@ import pytest
 from ragpipe.core.score import ScoreSpec
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.verdict_section import run_verdict
-from ragpipe.runs.write_reports import build_report, read_report_data
+from ragpipe.runs.run_report import build_report, read_report_data
 from ragpipe.score.jury_agreement import jury_document, jury_warnings
 from tests.support.compared_runs import compared, scored_run
 from tests.support.reports import html_of, line_of, markdown_of, terminal_of

@@ -18,7 +18,8 @@ from ragpipe.core.score import ScoreSpec
 from ragpipe.core.text import escape, restore
 from ragpipe.report.exports import export_tables, write_csv, write_json_lines
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.write_reports import build_report, read_report_data, write_report_files
+from ragpipe.runs.run_report import build_report, read_report_data
+from ragpipe.runs.write_reports import write_report_files
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.scripted import shipped_metric

@@ -18,7 +18,8 @@ from ragpipe.report.model import Chart, Report, Section, plain_text
 from ragpipe.report.page_file import page_html
 from ragpipe.report.run_page import RunCases, front_markup, run_page
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.write_reports import build_report, read_report_data, write_reports
+from ragpipe.runs.run_report import build_report, read_report_data
+from ragpipe.runs.write_reports import write_reports
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from tests.support.page_blocks import block_json, page_columns

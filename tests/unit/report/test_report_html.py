@@ -19,7 +19,8 @@ from ragpipe.report.console import Console
 from ragpipe.report.model import Chart, Report
 from ragpipe.report.report_data import lowest_cases
 from ragpipe.report.settings import ReportSettings
-from ragpipe.runs.write_reports import build_report, read_report_data, write_reports
+from ragpipe.runs.run_report import build_report, read_report_data
+from ragpipe.runs.write_reports import write_reports
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.table_rows import SCORES

@@ -22,7 +22,7 @@ from ragpipe.report.styled_text import Good, columns_of, folded_name
 from ragpipe.report.sweep_page import sweep_section
 from ragpipe.report.terminal import each_kind_once, print_warnings
 from ragpipe.runs.combine_iterations import combine_iterations
-from ragpipe.runs.write_reports import build_report, read_report_data
+from ragpipe.runs.run_report import build_report, read_report_data
 from ragpipe.score.gate_settings import Gate
 from ragpipe.score.settings import ScoringSettings
 from ragpipe.store.run_folder import RunFolder

@@ -86,7 +86,7 @@ def test_other_sources_make_other_reports(run: RunFolder, pages_made: list[str],
     pq.write_table(table.set_column(answers, table.schema.field(answers), [["changed"] * len(table)]), records)
     assert b"changed" in reports(run, fewer)[1]["report.html"]  # the worst cases stand in the page itself
     assert len(pages_made) == 3
-    monkeypatch.setattr("ragpipe.runs.write_reports.code_digest", lambda: "another state of the code")
+    monkeypatch.setattr("ragpipe.runs.report_sources.code_digest", lambda: "another state of the code")
     reports(run, fewer)
     assert len(pages_made) == 4
 

@@ -24,11 +24,11 @@ from ragpipe.metrics.base import Computed, Metric
 from ragpipe.runs import case_measuring, load_dataset
 from ragpipe.runs.calibration_states import calibration_words, judge_calibrated
 from ragpipe.runs.case_measuring import CaseMeasuring, MeasuredSlice, MetricBug, Slice, slices_of
-from ragpipe.runs.iteration_judging import here_line, stays_here
 from ragpipe.runs.judge_cases import JudgeStage
 from ragpipe.runs.load_dataset import text_bytes
 from ragpipe.runs.measured_cases import CaseReader
 from ragpipe.runs.settings import AnyRunner
+from ragpipe.runs.workers import here_line, stays_here
 from ragpipe.store.journal import read_entries
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.table_rows import SCORES
