@@ -140,8 +140,8 @@ class CallStore(ReplyStore):
         return stored or (call if call.run_id else unpacked(row))  # what a run has recorded is as it is stored
 
     def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
-        """Enter what one answered attempt cost this run into the ledger, without waiting: it is committed with the next call
-        at the latest, or kept in the `LastResortFile`."""
+        """Enter what one answered attempt cost this run into the ledger, without waiting: it is committed with its call, or
+        kept in the `LastResortFile`."""
         paid = ledger_payment(key, self.run_id, iteration, payment)
         if self._closed or self._worker.broken:
             self._last_resort.add_payment(paid)

@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ragpipe.core.call import Payment
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
-from ragpipe.store.call_rows import unpacked
+from ragpipe.store.call_rows import key_bytes, unpacked
 from ragpipe.store.ledger import (
     AbortRequest,
     ClaimResult,
@@ -29,6 +28,7 @@ from ragpipe.store.ledger import (
     StopRequest,
     StoreLost,
     StoreRequest,
+    payment_mark,
 )
 from ragpipe.store.transfer import LastResortFile
 
@@ -67,7 +67,7 @@ class CallWorker(threading.Thread):
         super().__init__(name="ragpipe-calls", daemon=True)  # a forgotten store must not keep the process alive
         self._open, self._beat_s, self._patience_s, self._say = open_table, beat_s, patience_s, say
         self._last_resort = last_resort
-        self._unpaid: list[Payment] = []  # payments that are not committed yet
+        self._unpaid: list[PaymentRequest] = []  # payments that are not committed yet
         self._announced: set[str] = set()  # owners that the user knows to be waited for
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
         self._is_opened = threading.Event()
@@ -156,18 +156,23 @@ class CallWorker(threading.Thread):
         return group
 
     def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
-        if not puts and not releases and not self._unpaid:
+        freed = {*(put.key for put in puts), *(release.key for release in releases)}
+        marks, now = {payment_mark(key_bytes(key)) for key in freed}, time.monotonic()
+        paid, later = list[PaymentRequest](), list[PaymentRequest]()
+        for one in self._unpaid:
+            (paid if one.payment.mark in marks or one.due <= now else later).append(one)
+        if not freed and not paid:
             return []
         try:
-            stored = self.table.write([put.row for put in puts], [release.key for release in releases], self._unpaid)
+            rows, payments = [put.row for put in puts], [one.payment for one in paid]
+            stored = self.table.write(rows, [release.key for release in releases], payments)
         except StoreLost:
             raise
         except DataError as error:
             raise _broken(error) from error
         except RagpipeError as error:  # payments are written with the next group
             return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
-        self._unpaid = []
-        freed = {*(put.key for put in puts), *(release.key for release in releases)}
+        self._unpaid = later
         for key in freed:
             self._granted.pop(key, None)
         for waiting in self._waiting:
@@ -310,7 +315,7 @@ class CallWorker(threading.Thread):
 
     def _write_payments(self) -> None:
         if self._unpaid and not self.broken:
-            self.table.write([], [], self._unpaid)
+            self.table.write([], [], [one.payment for one in self._unpaid])
             self._unpaid = []
         self._rescue_payments()
 
@@ -327,13 +332,13 @@ class CallWorker(threading.Thread):
         return self._last_resort.with_location(error) if isinstance(error, OutputError | DataError) else error
 
     def _rescue_payments(self) -> None:
-        for payment in self._unpaid:
-            self._last_resort.add_payment(payment)
+        for one in self._unpaid:
+            self._last_resort.add_payment(one.payment)
         self._unpaid = []
 
 
-def _payments_in(requests: Sequence[StoreRequest]) -> list[Payment]:
-    return [request.payment for request in requests if isinstance(request, PaymentRequest)]
+def _payments_in(requests: Sequence[StoreRequest]) -> list[PaymentRequest]:
+    return [request for request in requests if isinstance(request, PaymentRequest)]
 
 
 def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:

@@ -64,7 +64,7 @@ def test_killed_and_started_again(tmp_path, shape, name, number, when):
         assert len(texts) == 2 * COUNT
         assert all(texts)
         assert Counter(server.batches.asked.values()) == {1: 2 * COUNT}
-        assert [len(batch.lines) for batch in server.batches.made] == [COUNT, COUNT]
+        assert len(server.batches.made[0].lines) == COUNT  # of the second round one may come late, and be a batch of its own
         if shape == "openai":
             assert set(texts) == expected_texts(server, dict(line for b in server.batches.made for line in b.lines))
     paid = paid_by(tmp_path / "calls.sqlite", RUN, 1)
