@@ -205,7 +205,7 @@ _SPACE = re.compile(r"\s+")
 
 def printable(text: str) -> str:
     """The text with every control character as an escape (`\\x1b`, `\\u202e`); newlines and tabs stay."""
-    return _UNSAFE.sub(_escape, text)
+    return text if text.isprintable() else _UNSAFE.sub(_escape, text)
 
 
 def escape_unprintable(text: str) -> str:

@@ -29,6 +29,8 @@ MARKS = {
     "unsupported": "a claim without support",
 }
 """What is marked in contexts (the first three) and answers, each with its meaning; where marks overlap the first one counts."""
+_MARK_ORDER = {mark: place for place, mark in enumerate(MARKS)}
+_as_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder each time
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,7 @@ def detail_blocks(details: Mapping[str, Any]) -> list[DetailBlock]:
     blocks, single = [], []
     for name, value in details.items():
         if isinstance(value, list) and value:
-            items = tuple(map(_text, value[:_ITEMS_SHOWN]))
-            listed = DetailBlock(name, items=items, more=max(0, len(value) - _ITEMS_SHOWN))
-            blocks.append(_table(name, value) if all(isinstance(item, dict) for item in value) else listed)
+            blocks.append(_table(name, value) if all(isinstance(item, dict) for item in value) else _list(name, value))
         elif value not in (None, {}, []):
             single.append((name, value if isinstance(value, bool) else _text(value)))
     return [*blocks, DetailBlock("", ("", ""), tuple(single))] if single else blocks
@@ -86,12 +86,12 @@ def evidence_quotes(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]
             listed = (text for value in values for text in (value if isinstance(value, list) else [value]))
             texts += [text for text in listed if isinstance(text, str) and text.strip()]
         quotes += [(text, passage_mark(item)) for text in texts]
-    return sorted(quotes, key=lambda quote: list(MARKS).index(quote[1]))
+    return sorted(quotes, key=lambda quote: _MARK_ORDER[quote[1]])
 
 
 def unsupported_claims(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The claims that nothing supports, by some scores, each with its mark: `contradicted` ones first, then `unsupported`."""
-    claims = {claim.claim: "contradicted" for claim in contradicted_claims(found)}
+    claims = {item["claim"]: "contradicted" for item in found if _is_contradicted(item)}
     for item in found:
         texts = [item.get("claim")] if item.get("supported") is False else []
         listed = item.get("unsupported_claims")
@@ -104,8 +104,12 @@ def unsupported_claims(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, st
 def contradicted_claims(found: Iterable[Mapping[str, Any]]) -> Iterator[ContradictedClaim]:
     """The claims that the contexts contradict, in order; none from a judge that does not tell them from the others."""
     for item in found:
-        if item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str):
+        if _is_contradicted(item):
             yield ContradictedClaim(item["claim"], tuple(passages_of(item.get("evidence"))))
+
+
+def _is_contradicted(item: Mapping[str, Any]) -> bool:
+    return item.get("verdict") == "contradicted" and isinstance(item.get("claim"), str)
 
 
 def passages_of(evidence: Any) -> list[Passage]:
@@ -186,6 +190,10 @@ def _support_blocks(details: Mapping[str, Any], chunks: Sequence[Any]) -> list[D
     return [table, DetailBlock("", items=tuple(support_lines(support, ranks)))]
 
 
+def _list(name: str, items: Sequence[Any]) -> DetailBlock:
+    return DetailBlock(name, items=tuple(map(_text, items[:_ITEMS_SHOWN])), more=max(0, len(items) - _ITEMS_SHOWN))
+
+
 def _table(name: str, items: Sequence[Mapping[str, Any]]) -> DetailBlock:
     heads = tuple(dict.fromkeys(key for item in items for key in item))
     rows = tuple(
@@ -199,9 +207,11 @@ def _text(value: Any) -> str:
         return value or ""
     if isinstance(value, float):
         return f"{value:.4g}"
+    if type(value) is int:
+        return str(value)
     if passages := passages_of(value):
         return "\n".join(map(str, passages))
-    return json.dumps(value, ensure_ascii=False)
+    return _as_json(value)
 
 
 @dataclass(frozen=True)
@@ -437,7 +447,7 @@ def _calls(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         for message in parse_json_cell(call.get("messages"), list):
             if isinstance(message, dict):
                 content = message.get("content")
-                content = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+                content = content if isinstance(content, str) else _as_json(content)
                 earlier = first_number.setdefault(content, number)
                 text = shorten_for_page(content) if earlier == number else f"(the same as in question {earlier})"
                 messages.append((str(message.get("role", "")), text))

@@ -51,6 +51,7 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
+from pydantic_core import to_json
 
 from ragpipe.core.text import printable
 from ragpipe.store.files import open_unless_same, output_error, sweep_temporaries, sync_folder, write_unless_same
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 64
 TEXTS_PER_BLOCK = 128
 _LEVEL = 1  # of gzip: a third of the time of level 6 for 17 % more bytes
-_ESCAPED = re.compile(r"\\[bfru]")  # in JSON: perhaps a control character
+_ESCAPED = re.compile(rb"\\[bfru]")  # in JSON: perhaps a control character
 _TYPES = {"float32": "f4", "uint8": "u1"}
 
 
@@ -80,7 +81,7 @@ def pack(name: str, content: bytes) -> DataBlock:
 
 def json_block(name: str, value: Any) -> DataBlock:
     """A JSON value as a block. Control characters of its texts are shown as escapes (`printable`)."""
-    return pack(name, _printable_json(value).encode())
+    return pack(name, _printable_json(value))
 
 
 class JsonList:
@@ -92,8 +93,7 @@ class JsonList:
 
     def append(self, value: Any) -> None:
         """Add a value, with its control characters shown as escapes."""
-        text = ("," if self._pieces else "[") + _printable_json(value)
-        self._pieces.append(self._gzip.compress(text.encode()))
+        self._pieces.append(self._gzip.compress((b"," if self._pieces else b"[") + _printable_json(value)))
 
     def block(self, name: str) -> DataBlock:
         """The list as a block, at the end."""
@@ -102,15 +102,12 @@ class JsonList:
         return DataBlock(name, base64.b64encode(packed).decode("ascii"))
 
 
-def _printable_json(value: Any) -> str:
-    text = _json(value)
-    if _ESCAPED.search(text) or printable(text) != text:  # few texts have any: the others are encoded once
-        text = _json(_shown(value))
-    return text
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def _printable_json(value: Any) -> bytes:
+    with suppress(ValueError):  # a lone surrogate
+        content = to_json(value, inf_nan_mode="null")
+        if not _ESCAPED.search(content) and printable(text := content.decode()) == text:  # few texts have any
+            return content
+    return to_json(_shown(value), inf_nan_mode="null")
 
 
 def column_block(columns: Mapping[str, NDArray[Any]]) -> tuple[DataBlock, list[dict[str, Any]]]:

@@ -27,7 +27,6 @@ from ragpipe.store.ledger import (
     Freshness,
     GetOrClaimRequest,
     Lookup,
-    PaymentRequest,
     PutRequest,
     ReleaseRequest,
     StoreRequest,
@@ -146,7 +145,7 @@ class CallStore(ReplyStore):
         if self._closed or self._worker.broken:
             self._last_resort.add_payment(paid)
         else:
-            self._worker.send(PaymentRequest(paid))
+            self._worker.pay(paid)
 
     async def release_claim(self, key: str) -> None:
         """Give a claim back without an answer."""

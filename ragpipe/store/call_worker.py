@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from ragpipe.core.call import Payment
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
 from ragpipe.store.call_rows import key_bytes, unpacked
 from ragpipe.store.ledger import (
@@ -22,7 +23,6 @@ from ragpipe.store.ledger import (
     ClaimResult,
     GetOrClaimRequest,
     OpenTable,
-    PaymentRequest,
     PutRequest,
     ReleaseRequest,
     StopRequest,
@@ -34,6 +34,7 @@ from ragpipe.store.transfer import LastResortFile
 
 GROUP = 512  # requests per transaction
 SYNC_S = 2.0
+PAID_ALONE_S = 0.5
 LAST_POLL_S = 0.5
 
 
@@ -67,7 +68,7 @@ class CallWorker(threading.Thread):
         super().__init__(name="ragpipe-calls", daemon=True)  # a forgotten store must not keep the process alive
         self._open, self._beat_s, self._patience_s, self._say = open_table, beat_s, patience_s, say
         self._last_resort = last_resort
-        self._unpaid: list[PaymentRequest] = []  # payments that are not committed yet
+        self._unpaid: list[tuple[float, Payment]] = []  # since when, payments that are not committed yet
         self._announced: set[str] = set()  # owners that the user knows to be waited for
         self._queue: queue.SimpleQueue[StoreRequest] = queue.SimpleQueue()
         self._is_opened = threading.Event()
@@ -89,16 +90,22 @@ class CallWorker(threading.Thread):
             self.join()
             raise self.broken
 
+    def pay(self, payment: Payment) -> None:
+        """Write a payment with the call that it was for, in one transaction, or without one after `PAID_ALONE_S`: its call is tried again
+        or was not stored. After the end of the thread it is kept elsewhere."""
+        with self._end_lock:
+            if not self._has_ended:
+                self._unpaid.append((time.monotonic(), payment))  # it wakes nobody: the call comes next
+                return
+        self._last_resort.add_payment(payment)
+
     def send(self, request: StoreRequest) -> None:
-        """Queue a request. It does not wait. After the end of the thread the request fails, and a payment is kept elsewhere."""
+        """Queue a request. It does not wait. After the end of the thread the request fails."""
         with self._end_lock:  # a request that came after the last look at the queue would be answered by nobody
             if not self._has_ended:
                 self._queue.put(request)
                 return
-        if isinstance(request, PaymentRequest):
-            self._last_resort.add_payment(request.payment)
-        else:
-            self._fail([request])
+        self._fail([request])
 
     def stop(self) -> None:
         """Finish what was sent before, free the claims, close the file. Raises the error that ended the thread."""
@@ -126,8 +133,6 @@ class CallWorker(threading.Thread):
     def _turn(self) -> bool:
         """Work on one group; False after the last one."""
         group = self._next_group()
-        self._unpaid += _payments_in(group)
-        group = [request for request in group if not isinstance(request, PaymentRequest)]
         due = self._due_requests()
         self._group = [*group, *due]
         outcomes = self._write(
@@ -157,14 +162,12 @@ class CallWorker(threading.Thread):
 
     def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:
         freed = {*(put.key for put in puts), *(release.key for release in releases)}
-        marks, now = {payment_mark(key_bytes(key)) for key in freed}, time.monotonic()
-        paid, later = list[PaymentRequest](), list[PaymentRequest]()
-        for one in self._unpaid:
-            (paid if one.payment.mark in marks or one.due <= now else later).append(one)
+        marks, long_ago = {payment_mark(key_bytes(key)) for key in freed}, time.monotonic() - PAID_ALONE_S
+        paid = [(since, payment) for since, payment in self._unpaid if payment.mark in marks or since <= long_ago]
         if not freed and not paid:
             return []
         try:
-            rows, payments = [put.row for put in puts], [one.payment for one in paid]
+            rows, payments = [put.row for put in puts], [payment for _, payment in paid]
             stored = self.table.write(rows, [release.key for release in releases], payments)
         except StoreLost:
             raise
@@ -172,7 +175,8 @@ class CallWorker(threading.Thread):
             raise _broken(error) from error
         except RagpipeError as error:  # payments are written with the next group
             return [RequestOutcome(request, error=error) for request in (*puts, *releases)]
-        self._unpaid = later
+        for entry in paid:
+            self._unpaid.remove(entry)  # one may have come meanwhile
         for key in freed:
             self._granted.pop(key, None)
         for waiting in self._waiting:
@@ -278,7 +282,6 @@ class CallWorker(threading.Thread):
         with self._end_lock:
             requests = [*self._group, *self._waiting, *self._empty_queue()]
             self._has_ended = True
-        self._unpaid += _payments_in(requests)
         self._fail(requests)
         # a full disk fails the first step and must not leave the file open
         for step in (self._write_payments, self.table.sync, self.table.close):
@@ -315,7 +318,7 @@ class CallWorker(threading.Thread):
 
     def _write_payments(self) -> None:
         if self._unpaid and not self.broken:
-            self.table.write([], [], [one.payment for one in self._unpaid])
+            self.table.write([], [], [payment for _, payment in self._unpaid])
             self._unpaid = []
         self._rescue_payments()
 
@@ -332,13 +335,9 @@ class CallWorker(threading.Thread):
         return self._last_resort.with_location(error) if isinstance(error, OutputError | DataError) else error
 
     def _rescue_payments(self) -> None:
-        for one in self._unpaid:
-            self._last_resort.add_payment(one.payment)
+        for _, payment in self._unpaid:
+            self._last_resort.add_payment(payment)
         self._unpaid = []
-
-
-def _payments_in(requests: Sequence[StoreRequest]) -> list[PaymentRequest]:
-    return [request for request in requests if isinstance(request, PaymentRequest)]
 
 
 def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:

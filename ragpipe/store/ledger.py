@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -136,7 +135,6 @@ def _sum(run: tuple[str | None, ...], model: tuple[str | None, ...], cells: tupl
 
 
 FIRST_POLL_S = 0.02
-PAID_ALONE_S = 0.5  # a payment waits no longer for its call, which is retried or was not stored
 
 
 @dataclass(frozen=True)
@@ -224,14 +222,6 @@ class ReleaseRequest(StoreRequest):
     """The end of a claim without an answer."""
 
     key: str
-
-
-@dataclass(eq=False)
-class PaymentRequest(StoreRequest):
-    """A payment for the ledger: committed in one transaction with the call that it was for, or without one after `PAID_ALONE_S`."""
-
-    payment: Payment
-    due: float = field(default_factory=lambda: time.monotonic() + PAID_ALONE_S)
 
 
 @dataclass(eq=False)
