@@ -154,9 +154,12 @@ def _help(args: argparse.Namespace) -> str:
 
 
 def _task_lines() -> Iterator[str]:
-    for purpose, tasks in _TASKS.items():
-        further = [(task, words) for more in registry.help_of_extras() for task, words in more.get(purpose, {}).items()]
-        for number, (task, words) in enumerate([*tasks.items(), *further]):
+    by_purpose = {purpose: dict(tasks) for purpose, tasks in _TASKS.items()}
+    for of_extra in registry.help_of_extras():
+        for purpose, tasks in of_extra.items():
+            by_purpose.setdefault(purpose, {}).update(tasks)
+    for purpose, tasks in by_purpose.items():
+        for number, (task, words) in enumerate(tasks.items()):
             yield f"  {'' if number else purpose:<15}  {task:<14}  {words}\n"
 
 

@@ -97,7 +97,8 @@ def print_answer(run_plan: Plan, full: Plan | None, config: RunConfig, console: 
 
 def print_metrics(run_plan: Plan, config: RunConfig, console: Console) -> None:
     """Print the cases and calls of each metric, and what is skipped and why."""
-    has_tokens, is_paid = console.width >= _WIDE, isinstance(config.judge, JudgeSettings)
+    is_asked, is_paid = not config.judge.implementation, isinstance(config.judge, JudgeSettings)
+    has_tokens = is_asked and console.width >= _WIDE
     rows = []
     for metric in run_plan.metrics:
         skipped = ", ".join(f"{count:,} {reason}" for reason, count in metric.skipped.most_common(REASONS))
@@ -107,8 +108,8 @@ def print_metrics(run_plan: Plan, config: RunConfig, console: Console) -> None:
         counts += [sum(step.tokens_in for step in steps)] if has_tokens else []
         counts += [sum(step.tokens_out for step in steps)] if has_tokens and is_paid else []
         rows.append((metric.name, f"{metric.cases:,}", skipped, *(f"{count:,}" if count else "" for count in counts)))
-    heads = ["metric", "cases", "skipped, and why", "calls", "tokens in", "tokens out"][: 4 + has_tokens * (1 + is_paid)]
-    console.table(heads, rows, left=(0, 2))
+    heads = ["metric", "cases", "skipped, and why", "calls" if is_asked else "checks", "tokens in", "tokens out"]
+    console.table(heads[: 4 + has_tokens * (1 + is_paid)], rows, left=(0, 2))
 
 
 def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:

@@ -25,8 +25,6 @@ A = TypeVar("A", bound=Answer)
 class InProcessJudge(Protocol):
     """A judge that computes its answers in this process. They are not stored."""
 
-    version: str
-
     def answer(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A: ...
 
 

@@ -79,7 +79,7 @@ class FinishedRun:
             with_sources(config.identity(), sources),
             list(config.metrics.values()),
             data=self.manifest["data"]["digest"],
-            judge=config.judge.identity_of_judge(),
+            judge=config.judge,
         )
 
     def folder_of(self, run_id: str) -> RunFolder:

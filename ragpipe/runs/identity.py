@@ -3,7 +3,8 @@
 The user's code behind scores and answers, identified by the sha256 of its source: edited code makes another run.
 
 Hashed are, for a metric, the module of its class and those of its bases and of the answer types that these modules name;
-for a Python system, the module of its callable and the module that defines it. What these import is not hashed.
+for a judge in this process, the modules of its settings and of its class; for a Python system, the module of its callable and the
+module that defines it. What these import is not hashed.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragpipe.core.digest import changed_keys, sha256, short_value
+from ragpipe.core.registry import imported
 from ragpipe.core.settings import Settings
 from ragpipe.core.version import FORMAT, __version__
 from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.system_settings import AnySystem, LiveSystem
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.answer_type import Answer
+from ragpipe.judge.jury import JurySettings
+from ragpipe.judge.question import AnyJudge
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.runs.settings import RunConfig
@@ -90,12 +94,7 @@ def _unsorted_mappings(values: Mapping[str, Any]) -> dict[str, str]:
 def identity_of_dataset(config: RunConfig, data: str, sources: Sources) -> dict[str, Any]:
     """The identity of a run of a data set: `data` is its digest, `sources` are the hashes of the code behind each
     method of its system."""
-    return run_identity(
-        with_sources(config.identity(), sources),
-        list(config.metrics.values()),
-        data=data,
-        judge=config.judge.identity_of_judge(),
-    )
+    return run_identity(with_sources(config.identity(), sources), list(config.metrics.values()), data=data, judge=config.judge)
 
 
 def metric_signatures(config: RunConfig) -> dict[str, str]:
@@ -116,9 +115,7 @@ def _metric_signature(metric: Metric, embedder: str | None) -> str:
     return " ".join(parts)
 
 
-def run_identity(
-    sections: Mapping[str, Any], metrics: Sequence[Metric], *, data: str, judge: Mapping[str, Any]
-) -> dict[str, Any]:
+def run_identity(sections: Mapping[str, Any], metrics: Sequence[Metric], *, data: str, judge: AnyJudge) -> dict[str, Any]:
     """The identity of a run as plain JSON; its digest is the `run_id`. `data` is the digest of the data's content."""
     return {
         **sections,
@@ -126,7 +123,8 @@ def run_identity(
         "format": FORMAT,
         "parser": PARSER,
         "data": data,
-        "judge_identity": dict(judge),
+        "judge_identity": judge.identity_of_judge(),
+        **({JUDGE_SOURCE: sources} if (sources := judge_sources(judge).sources) else {}),
         "metrics": {metric.name: metric_identity(metric) for metric in metrics},
         # the order of metrics orders the rows, and decides which metric pays for a shared reply
         "metric_order": ", ".join(metric.name for metric in metrics),
@@ -146,6 +144,7 @@ def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 _NAMED = 2  # prompts that are named
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 _OF_METRIC = re.compile(r"metrics\.([^.]+)\.(prompts|source|files)\.(.+)")
+JUDGE_SOURCE = "judge_source"
 _JUDGE = ("judge", "judge_identity")  # the second says what the first one does, in the form of its keys
 
 
@@ -175,6 +174,8 @@ def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]
                 code[f"code of metric {found[1]}" if found[2] == "source" else f"files of metric {found[1]}"] = None
         elif key.startswith("system.") and ".source." in f".{key}":
             code["code of the system"] = None
+        elif section == JUDGE_SOURCE:
+            code["code of the judge"] = None
         else:
             rest.append(_phrase(key, was, now))
     if not (added or removed) and "metric_order" in keys:
@@ -313,13 +314,26 @@ loaded again has another spec."""
 
 def metric_sources(kind: type[Metric]) -> SourceHashes:
     """The hashes of the modules behind a metric's class; none for a shipped class."""
-    queue = [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)]
+    queue = _users_modules(kind)
     modules = dict[str, None]()
     while queue:
         if (name := queue.pop(0)) not in modules:
             modules[name] = None
             queue += _answer_modules(name)
     return _hash_modules(modules)
+
+
+def judge_sources(judge: AnyJudge) -> SourceHashes:
+    """The hashes of the modules behind a judge that answers in this process, or behind the members of a jury; none for a shipped one."""
+    modules = list[str]()
+    for one in judge.members.values() if isinstance(judge, JurySettings) else (judge,):
+        made_by = [imported(one.implementation)] if one.implementation else []
+        modules += [name for kind in (type(one), *made_by) for name in _users_modules(kind)]
+    return _hash_modules(modules)
+
+
+def _users_modules(kind: type[Any]) -> list[str]:
+    return [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)]
 
 
 def system_sources(settings: AnySystem, plugins: Iterable[str]) -> SystemSources:

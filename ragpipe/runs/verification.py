@@ -19,7 +19,7 @@ from ragpipe.runs.budget import is_priced_as_sealed, sealed_rates
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun
-from ragpipe.runs.identity import identity_differences, run_id
+from ragpipe.runs.identity import JUDGE_SOURCE, identity_differences, run_id
 from ragpipe.runs.judge_cases import JOURNAL_FORM, case_of
 from ragpipe.runs.manifest import SCORING_FILES, derived_and_frozen
 from ragpipe.runs.spec import RunSpec, VerifyPolicy
@@ -189,7 +189,8 @@ def _manifest_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Ite
     for line in identity_differences(manifest["identity"], finished.identity()):
         key = line.partition(":")[0]
         if key != "ragpipe":
-            yield RunDifference("the source of a metric" if ".source." in key else "config.yaml or prompts", line)
+            of = "a metric" if ".source." in key else "the judge" if key.startswith(JUDGE_SOURCE) else ""
+            yield RunDifference(f"the source of {of}" if of else "config.yaml or prompts", line)
 
 
 def _make_again(finished: FinishedRun, seal: Mapping[str, Any], folder: RunFolder) -> None:

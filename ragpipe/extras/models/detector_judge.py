@@ -67,7 +67,7 @@ class DetectorJudge:
     """A detector as a judge. Without `read` only `answer` can be asked."""
 
     def __init__(self, settings: DetectorSettings, read: Callable[[Texts], Awaitable[Reading]] | None = None):
-        self.settings, self.version, self._read = settings, settings.rules, read
+        self.settings, self._read = settings, read
 
     async def read(self, prompt: Prompt, answer: type[A], values: Roles, /) -> A:
         """Answer one question from the prompt's values.

@@ -74,14 +74,11 @@ _UNRELATED = 0.2  # recall under which a claim is unrelated to the sources
 
 
 class RulesJudge:
-    """The judge `rules-v1`. Deterministic and safe in threads; answers are computed, never stored.
-
-    `version` is its identity together with its settings: every change that can turn a verdict raises it.
-    """
+    """The judge `rules-v1`. Deterministic and safe in threads; answers are computed, never stored. Every change that can turn a verdict
+    raises the version in `judge.rules`."""
 
     def __init__(self, settings: RulesSettings):
         self.settings = settings
-        self.version: str = settings.rules
 
     def answer(self, prompt: Prompt, answer: type[A], values: Mapping[str, Any], /) -> A:
         """Answer one question from the prompt's values.

@@ -12,6 +12,7 @@ import pytest
 
 import ragpipe
 from ragpipe.cli.command_line import main
+from ragpipe.core.registry import imported
 from ragpipe.core.resources import prompts_dir
 from ragpipe.runs.identity import metric_sources
 from ragpipe.testing.openai_server import serving
@@ -53,6 +54,25 @@ class Mood(Answer):
 TEMPLATE = "---\nroles: {answer: text}\n---\n[[user]]\nAnswer:\n{{ answer }}\n\nGrade it from 1 to 5 as JSON.\n"
 
 
+JUDGE = """
+from typing import ClassVar, Literal
+from ragpipe.judge.answers import Groundedness
+from ragpipe.judge.question import AnyJudge
+
+class MySettings(AnyJudge):
+    implementation: ClassVar[str] = "myjudges.judge:MyJudge"
+    keeps_replies: ClassVar[bool] = False
+    kind: Literal["mine"] = "mine"
+
+class MyJudge:
+    def __init__(self, settings):
+        pass
+
+    def answer(self, prompt, answer, values):
+        return Groundedness(supported_claims=[], unsupported_claims=[], score={grade})
+"""
+
+
 @pytest.fixture
 def here(code_here: Path) -> Path:
     return code_here
@@ -61,7 +81,8 @@ def here(code_here: Path) -> Path:
 def forget() -> None:
     """As a new process would: what it imports stands in the files. Bytecode goes by seconds."""
     importlib.invalidate_caches()
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("mymetrics", "mysystem", "zipped")]:
+    imported.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mymetrics", "myjudges", "mysystem", "zipped")]:
         del sys.modules[name]
 
 
@@ -79,6 +100,24 @@ def mean(name: str, score: str) -> Any:
 
 def run_id(name: str) -> str:
     return Path(f"outputs/{name}/latest").resolve().name
+
+
+def test_an_edited_judge_judges_anew(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("q.jsonl").write_text('{"id": "a", "question": "Why?", "answer": "Because.", "contexts": ["Because."]}\n')
+    words = ["dataset=jsonl", "dataset.path=q.jsonl", "name=mine", "plugins=[myjudges]", "metrics=[groundedness]", "judge=mine"]
+    write("myjudges/judge.py", JUDGE.format(grade=5))
+    write("myjudges/__init__.py", 'ENTRIES = {"judge": {"mine": "myjudges.judge:MySettings"}}\n')
+    Path("conf/judge").mkdir(parents=True)
+    Path("conf/judge/mine.yaml").write_text("kind: mine\n")
+    assert main(words) == 0
+    first, best = run_id("mine"), mean("mine", "groundedness")
+    write("myjudges/judge.py", JUDGE.format(grade=1))
+    capfd.readouterr()
+    assert main(words) == 0
+    assert mean("mine", "groundedness") < best
+    assert f"differs from run {first}: code of the judge\n" in capfd.readouterr().out
+    assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[myjudges]"]) == 3
+    assert "differs  the source of the judge: judge_source.myjudges.judge" in capfd.readouterr().out
 
 
 def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

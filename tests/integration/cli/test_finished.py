@@ -33,8 +33,7 @@ def opened(run: Path, **more: object) -> FinishedRun:
 
 def written(root: Path, *words: str) -> tuple[RunFolder, dict]:
     config = compose(words)
-    judge = config.judge.identity_of_judge()
-    identity = run_identity(config.identity(), list(config.metrics.values()), data="d" * 64, judge=judge)
+    identity = run_identity(config.identity(), list(config.metrics.values()), data="d" * 64, judge=config.judge)
     folder = RunFolder(root / run_id(identity)).create()
     folder.config.write_text(config_text(config), encoding="utf-8")
     copy_prompts(config, folder.prompts)

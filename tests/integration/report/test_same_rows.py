@@ -13,7 +13,7 @@ from ragpipe.report.model import Cell, Medium, Note, Report, Section, Table, Tab
 from ragpipe.report.report_data import ReportData
 from ragpipe.report.settings import ReportSettings
 from ragpipe.report.styled_text import columns_of
-from ragpipe.runs import write_reports as report_module
+from ragpipe.runs import run_report as report_module
 from ragpipe.runs.run_report import build_report, read_report_data
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.testing.openai_faults import ServerFault

@@ -14,6 +14,7 @@ from ragpipe.core import registry
 from ragpipe.core.settings import NotInIdentity, Settings
 from ragpipe.data.settings import DatasetSettings
 from ragpipe.data.system_settings import HttpSystem, PythonSystem
+from ragpipe.judge.rules.settings import RulesSettings
 from ragpipe.metrics.from_config import class_path
 from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.identity import metric_identity, run_id, run_identity
@@ -113,7 +114,7 @@ def config(section="", kind=None, **keys):
 
 
 def named(made):
-    return run_id(run_identity(made.identity(), [], data=SHA, judge=made.judge.identity_of_judge()))
+    return run_id(run_identity(made.identity(), [], data=SHA, judge=made.judge))
 
 
 @cache
@@ -234,7 +235,7 @@ SHIPPED_METRICS = shipped_names()
 
 
 def run_of(*metrics):
-    return run_id(run_identity({}, metrics, data="a" * 64, judge={}))
+    return run_id(run_identity({}, metrics, data="a" * 64, judge=RulesSettings()))
 
 
 @pytest.mark.parametrize("name", SHIPPED_METRICS)
