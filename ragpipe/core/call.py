@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -93,8 +93,11 @@ class Payment:
     iteration: int = 1
 
 
-Paid = Callable[[Payment], None]
-"""What a transport tells of every try that was answered, at once: before it waits for anything else. It never blocks."""
+class Paid(Protocol):
+    """What a transport tells of every try that was answered, at once: before it waits for anything else. It never blocks. The payment stands
+    `alone` where no call to store comes next: the try gave nothing, and there may be another."""
+
+    def __call__(self, payment: Payment, *, alone: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,8 @@ class LiveTransport(Transport):
         tally.last_completion, tally.usd = completion, usd
         tally.answers += 1
         self._settle(tally, completion)
-        tally.paid(Payment(self.settings.model, datetime.now(UTC).isoformat(timespec="milliseconds"), *completion.tokens, usd))
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        tally.paid(Payment(self.settings.model, at, *completion.tokens, usd), alone=completion.text is None)
         self._check_served_model(completion.model)
 
     def _notify_once(self, topic: str, text: str) -> None:

@@ -266,11 +266,11 @@ class JudgeSession:
         if self._stop_reason:
             raise self._stop_reason
 
-    def _record_payment(self, question: Question, payment: Payment) -> None:
+    def _record_payment(self, question: Question, payment: Payment, *, alone: bool = False) -> None:
         """Record the payment of an answered attempt before anything else can go wrong with its call."""
         self.spend += Usage.of_payment(payment)
         if self._store is not None:
-            self._store.record_payment(question.key, question.iteration, payment)
+            self._store.record_payment(question.key, question.iteration, payment, alone=alone)
 
     async def close(self) -> None:
         """Close the transports of this session and of its children."""

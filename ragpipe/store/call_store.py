@@ -53,7 +53,7 @@ class ReplyStore:
     async def put(self, call: Call) -> Call:
         return call
 
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None: ...
+    def record_payment(self, key: str, iteration: int, payment: Payment, *, alone: bool = False) -> None: ...
 
     async def release_claim(self, key: str) -> None: ...
 
@@ -138,14 +138,14 @@ class CallStore(ReplyStore):
             raise self._last_resort.with_location(error) from error
         return stored or (call if call.run_id else unpacked(row))  # what a run has recorded is as it is stored
 
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
+    def record_payment(self, key: str, iteration: int, payment: Payment, *, alone: bool = False) -> None:
         """Enter what one answered attempt cost this run into the ledger, without waiting: it is committed with its call, or
         kept in the `LastResortFile`."""
         paid = ledger_payment(key, self.run_id, iteration, payment)
         if self._closed or self._worker.broken:
             self._last_resort.add_payment(paid)
         else:
-            self._worker.pay(paid)
+            self._worker.pay(paid, alone=alone)
 
     async def release_claim(self, key: str) -> None:
         """Give a claim back without an answer."""
@@ -227,8 +227,8 @@ class WrappedStore(ReplyStore):
     async def put(self, call: Call) -> Call:
         return await self._store.put(call)
 
-    def record_payment(self, key: str, iteration: int, payment: Payment) -> None:
-        self._store.record_payment(key, iteration, payment)
+    def record_payment(self, key: str, iteration: int, payment: Payment, *, alone: bool = False) -> None:
+        self._store.record_payment(key, iteration, payment, alone=alone)
 
     async def release_claim(self, key: str) -> None:
         await self._store.release_claim(key)

@@ -90,12 +90,14 @@ class CallWorker(threading.Thread):
             self.join()
             raise self.broken
 
-    def pay(self, payment: Payment) -> None:
-        """Write a payment with the call that it was for, in one transaction, or without one after `PAID_ALONE_S`: its call is tried again
-        or was not stored. After the end of the thread it is kept elsewhere."""
+    def pay(self, payment: Payment, *, alone: bool) -> None:
+        """Write a payment: at once where it stands `alone`, else with the call that it was for, in one transaction, which comes next
+        (after `PAID_ALONE_S` without one that was not stored). After the end of the thread it is kept elsewhere."""
         with self._end_lock:
             if not self._has_ended:
-                self._unpaid.append((time.monotonic(), payment))  # it wakes nobody: the call comes next
+                self._unpaid.append((0.0 if alone else time.monotonic(), payment))
+                if alone:
+                    self._queue.put(StoreRequest())  # which wakes the thread
                 return
         self._last_resort.add_payment(payment)
 

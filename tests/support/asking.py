@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ragpipe.core.call import Call, Paid, Payload, Payment
+from ragpipe.core.call import Call, Payload, Payment
 from ragpipe.core.digest import sha256
 from ragpipe.judge.answer_type import Answer, answer_schema
 from ragpipe.judge.answers import Grade15
@@ -40,12 +40,12 @@ def questions(count: int) -> list[Question]:
     return [question(f"Answer number {i}.") for i in range(count)]
 
 
-def nobody(payment: Payment) -> None:
+def nobody(payment: Payment, *, alone: bool = False) -> None:
     """Keeps no payment."""
 
 
 async def ask(
-    found: JudgeSettings, *questions: Question, paid: Paid = nobody, tell: Callable[[str], None] = lambda _: None,
+    found: JudgeSettings, *questions: Question, paid: Callable[[Payment], None] = nobody, tell: Callable[[str], None] = lambda _: None,
     start: ProviderRegistry | None = None,
 ) -> list[Call]:  # fmt: skip
     """Ask all at once through one transport, each holding its slot, and close it."""
@@ -55,7 +55,7 @@ async def ask(
 
     async def one(asked: Question) -> Call:
         async with live.slot():
-            return await live.ask(asked, paid)
+            return await live.ask(asked, lambda payment, **_: paid(payment))
 
     try:
         return await asyncio.gather(*map(one, questions or (question(),)))

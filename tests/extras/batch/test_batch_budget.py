@@ -72,7 +72,7 @@ class Account:
             await asyncio.sleep(0.005)
         raise AssertionError("no batch was made")
 
-    def pay(self, payment):
+    def pay(self, payment, *, alone=False):
         self.ledger += Amount(payment.usd or 0.0, (payment.tokens_in or 0) + (payment.tokens_out or 0), 1)
 
     def bill(self):

@@ -16,7 +16,7 @@ from ragpipe.extras.batch.settings import BatchSettings
 from ragpipe.extras.batch.transport import BatchTransport
 from ragpipe.judge.settings import PriceSettings
 from tests.extras.batch.batch_server import DOUBLED, EXPIRED, MISSING, OK
-from tests.support.asking import SENTINEL, ask, question, questions, settings
+from tests.support.asking import SENTINEL, ask, nobody, question, questions, settings
 
 pytestmark = pytest.mark.slow  # made runs, simulations and compositions: over 30 ms a test
 
@@ -27,12 +27,12 @@ PRICE = PriceSettings(input=2.0, output=10.0)
 
 def transport(server, folder, *, shape="openai", **keys):
     batch = {name: keys.pop(name) for name in list(keys) if name in BatchSettings.model_fields}
-    tell = keys.pop("tell", lambda _: None)
+    tell = keys.pop("tell", nobody)
     judge = settings(server.url, model=SHAPES[shape], **keys)
     return BatchTransport(judge, BatchSettings(**batch), folder, run_id="test-run", tell=tell)
 
 
-def run(sender, *questions, paid=lambda _: None):
+def run(sender, *questions, paid=nobody):
     """Ask all at once as a session does, and close."""
 
     async def one(item):
@@ -185,7 +185,7 @@ def test_a_server_without_a_batch_api_is_named(serve, tmp_path):
 def test_replies_are_paid_at_the_batch_price(serve, tmp_path):
     payments: list[Payment] = []
     server = serve()
-    calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=payments.append)
+    calls = run(transport(server, tmp_path, prices=PRICE), *questions(3), paid=lambda payment, **_: payments.append(payment))
     usages = [server.batches.reply(body)["usage"] for _, body in server.batches.made[0].lines]
     expected = [(u["prompt_tokens"] * 2.0 + u["completion_tokens"] * 10.0) / 1e6 for u in usages]
     for paid in ([payment.usd or 0 for payment in payments], [call.paid_usd or 0 for call in calls]):
@@ -210,7 +210,7 @@ def test_a_stopped_start_ends_at_once_and_the_next_one_picks_its_batch_up(serve,
 
     async def stopped():
         sender = transport(server, tmp_path)
-        tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
+        tasks = [asyncio.create_task(sender.ask(q, nobody)) for q in asked]
         await made(server)
         sender.stop(Interrupted("by a signal"))
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -234,9 +234,9 @@ def test_two_transports_over_one_folder_share_a_batch(serve, tmp_path):
 
     async def both():
         first, second = transport(server, tmp_path), transport(server, tmp_path)
-        tasks = [asyncio.create_task(first.ask(q, lambda _: None)) for q in asked[:2]]
+        tasks = [asyncio.create_task(first.ask(q, nobody)) for q in asked[:2]]
         await made(server)
-        other = asyncio.create_task(second.ask(asked[0], lambda _: None))
+        other = asyncio.create_task(second.ask(asked[0], nobody))
         await asyncio.gather(*tasks)
         await first.close()
         assert (await other).status == "ok"
@@ -253,7 +253,7 @@ def test_the_key_is_in_no_file(serve, tmp_path):
 
     async def killed_before_delivery():
         sender = transport(server, tmp_path)
-        tasks = [asyncio.create_task(sender.ask(q, lambda _: None)) for q in asked]
+        tasks = [asyncio.create_task(sender.ask(q, nobody)) for q in asked]
         calls = await asyncio.gather(*tasks)  # without a slot nothing is noted as delivered
         assert SENTINEL not in "".join(call.message or "" for call in calls)
         await sender.close()
