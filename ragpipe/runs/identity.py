@@ -327,8 +327,9 @@ def judge_sources(judge: AnyJudge) -> SourceHashes:
     """The hashes of the modules behind a judge that answers in this process, or behind the members of a jury; none for a shipped one."""
     modules = list[str]()
     for one in judge.members.values() if isinstance(judge, JurySettings) else (judge,):
-        made_by = [imported(one.implementation)] if one.implementation else []
-        modules += [name for kind in (type(one), *made_by) for name in _users_modules(kind)]
+        modules += _users_modules(type(one))
+        if one.implementation and _is_users(one.implementation):  # ours is not imported before it is asked
+            modules += _users_modules(imported(one.implementation))
     return _hash_modules(modules)
 
 
