@@ -18,6 +18,7 @@ from ragpipe.report.page_file import write_page
 from ragpipe.report.section_page import section_page
 from ragpipe.report.styled_text import plural
 from ragpipe.runs.data_profile import DataProfile
+from ragpipe.runs.judge_access import member_configs
 from ragpipe.runs.judge_check import missing_keys
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import (
@@ -97,7 +98,8 @@ def print_answer(run_plan: Plan, full: Plan | None, config: RunConfig, console: 
 
 def print_metrics(run_plan: Plan, config: RunConfig, console: Console) -> None:
     """Print the cases and calls of each metric, and what is skipped and why."""
-    is_asked, is_paid = not config.judge.implementation, isinstance(config.judge, JudgeSettings)
+    is_asked = any(not member.judge.implementation for member in member_configs(config).values())
+    is_paid = isinstance(config.judge, JudgeSettings)
     has_tokens = is_asked and console.width >= _WIDE
     rows = []
     for metric in run_plan.metrics:

@@ -95,7 +95,7 @@ class Payment:
 
 class Paid(Protocol):
     """What a transport tells of every try that was answered, at once: before it waits for anything else. It never blocks. The payment stands
-    `alone` where no call to store comes next: the try gave nothing, and there may be another."""
+    `alone` where another try may come before a call that is stored."""
 
     def __call__(self, payment: Payment, *, alone: bool = False) -> None: ...
 

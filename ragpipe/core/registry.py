@@ -159,7 +159,6 @@ def _merged(listed: Mapping[str, Entries], taken: Entries | None = None) -> dict
     return merged
 
 
-@cache
 def imported(target: str) -> Any:
     """The module, or what `module:object` names in it, imported now."""
     path, _, attribute = target.partition(":")

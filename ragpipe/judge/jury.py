@@ -15,6 +15,7 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, mod
 from ragpipe.core.sample import CaseKey
 from ragpipe.core.score import Score, ScoreSpec
 from ragpipe.core.settings import NotInIdentity, Settings
+from ragpipe.core.source_hashes import SourceHashes
 from ragpipe.judge.question import AnyJudge
 from ragpipe.judge.settings import BudgetSettings, JudgeSettings
 
@@ -116,6 +117,11 @@ class JurySettings(AnyJudge):
         """What the scores depend on beside the questions: the members and how their scores become one."""
         members = {name: {"kind": member.kind, **member.identity_of_judge()} for name, member in self.members.items()}
         return {"kind": self.kind, **self.identity(), "members": members}
+
+    def sources(self) -> SourceHashes:
+        parts = [member.sources() for member in self.members.values()]
+        hashes = {name: digest for part in parts for name, digest in part.sources.items()}
+        return SourceHashes(hashes, tuple(note for part in parts for note in part.notes))
 
     def members_of(self, metric: str) -> Sequence[str]:
         chosen = self.by_metric.get(metric)

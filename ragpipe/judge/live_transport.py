@@ -17,7 +17,7 @@ from ragpipe.core.call import Call, Paid, Payment
 from ragpipe.core.errors import FATAL, Incomplete, JudgeError, Problem, ProviderUnusable, RagpipeError
 from ragpipe.core.secrets import Redactor, looks_random, provider_secrets
 from ragpipe.core.usage import Price
-from ragpipe.judge.attempts import NO_ANSWER, RETRY_AFTER_CAP_S, RETRYABLE, AttemptRunner
+from ragpipe.judge.attempts import NO_ANSWER, RETRY_AFTER_CAP_S, RETRYABLE, AttemptRunner, is_passing
 from ragpipe.judge.budget import Budget, BudgetUsedUp
 from ragpipe.judge.call_records import NO_COMPLETION, AttemptTally, RequestCosts, notify_while_silent
 from ragpipe.judge.capabilities import OPENAI_COMPATIBLE
@@ -246,9 +246,9 @@ class LiveTransport(Transport):
     def _pay_for_error(self, error: AttemptError, tally: AttemptTally) -> None:
         """An empty, cut or unreadable response that names its usage is paid for like any other."""
         if error.partial:
-            self._pay(tally, Completion(**{"text": None, **error.partial}))
+            self._pay(tally, Completion(**{"text": None, **error.partial}), alone=is_passing(error))
 
-    def _pay(self, tally: AttemptTally, completion: Completion) -> None:
+    def _pay(self, tally: AttemptTally, completion: Completion, *, alone: bool = False) -> None:
         if self._rates is None:
             self._rates = rates_for(self.settings)
         usd = completion.price(self._rates)
@@ -262,7 +262,7 @@ class LiveTransport(Transport):
         tally.answers += 1
         self._settle(tally, completion)
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        tally.paid(Payment(self.settings.model, at, *completion.tokens, usd), alone=completion.text is None)
+        tally.paid(Payment(self.settings.model, at, *completion.tokens, usd), alone=alone)
         self._check_served_model(completion.model)
 
     def _notify_once(self, topic: str, text: str) -> None:

@@ -13,6 +13,7 @@ from ragpipe.core.digest import sha256
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.registry import imported
 from ragpipe.core.settings import Settings
+from ragpipe.core.source_hashes import SourceHashes, hash_modules, is_users, users_modules
 from ragpipe.judge.answer_type import Answer
 from ragpipe.judge.prompt import Prompt
 
@@ -35,6 +36,10 @@ class MissingPart(NamedTuple):
     found: str
     expected: str
     fix: str
+
+
+IMPLEMENTATION = ".implementation."
+"""In the key of what differs between two identities: the code of a judge."""
 
 
 class AnyJudge(Settings):
@@ -65,7 +70,14 @@ class AnyJudge(Settings):
 
     def identity_of_judge(self) -> dict[str, Any]:
         """What an answer depends on besides the question: part of every question's key, and of the run's id."""
-        return {"kind": self.kind, **self.identity()}
+        sources = self.sources().sources
+        return {"kind": self.kind, **self.identity(), **({"implementation": sources} if sources else {})}
+
+    def sources(self) -> SourceHashes:
+        """The hashes of the modules of a judge from outside ragpipe; none for a shipped one, which is not imported here."""
+        made_by = [imported(target) for target in (self.implementation, self.session_by) if target and is_users(target)]
+        modules = [*users_modules(type(self)), *(name for each in made_by for name in users_modules(each))]
+        return hash_modules(modules, "change a key of the judge's settings")
 
     def missing(self) -> MissingPart | None:
         """The first thing without which it cannot answer here; None when all is there. Imports nothing heavy."""

@@ -103,7 +103,7 @@ class JsonList:
 
 
 def _printable_json(value: Any) -> bytes:
-    with suppress(ValueError):  # a lone surrogate
+    with suppress(ValueError):  # a lone surrogate; a number that is none becomes null
         content = to_json(value, inf_nan_mode="null")
         if not _ESCAPED.search(content) and printable(text := content.decode()) == text:  # few texts have any
             return content

@@ -15,22 +15,20 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.machinery import ModuleSpec
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragpipe.core.digest import changed_keys, sha256, short_value
-from ragpipe.core.registry import imported
 from ragpipe.core.settings import Settings
+from ragpipe.core.source_hashes import SourceHashes, hash_modules, is_users, users_modules
 from ragpipe.core.version import FORMAT, __version__
 from ragpipe.data.dataset import Dataset, open_dataset
 from ragpipe.data.system_settings import AnySystem, LiveSystem
 from ragpipe.judge.answer_parsing import PARSER
 from ragpipe.judge.answer_type import Answer
-from ragpipe.judge.jury import JurySettings
-from ragpipe.judge.question import AnyJudge
+from ragpipe.judge.question import IMPLEMENTATION, AnyJudge
 from ragpipe.metrics.base import Metric
 from ragpipe.metrics.from_config import class_path
 from ragpipe.runs.settings import RunConfig
@@ -104,6 +102,12 @@ def metric_signatures(config: RunConfig) -> dict[str, str]:
     return {metric.name: _metric_signature(metric, embedder) for metric in config.metrics.values()}
 
 
+def judge_signature(config: RunConfig) -> str:
+    """What the run's signature says of the judge: its label, and for one from outside ragpipe the hash of its source."""
+    sources = config.judge.sources().sources
+    return f"{config.judge.label} source:{sha256(sources)[:8]}" if sources else config.judge.label
+
+
 def _metric_signature(metric: Metric, embedder: str | None) -> str:
     parts = [f"v{metric.version}"]
     parts += [f"{step}:{prompt.version}@{prompt.sha256[:8]}" for step, prompt in metric.prompts().items()]
@@ -124,7 +128,6 @@ def run_identity(sections: Mapping[str, Any], metrics: Sequence[Metric], *, data
         "parser": PARSER,
         "data": data,
         "judge_identity": judge.identity_of_judge(),
-        **({JUDGE_SOURCE: sources} if (sources := judge_sources(judge).sources) else {}),
         "metrics": {metric.name: metric_identity(metric) for metric in metrics},
         # the order of metrics orders the rows, and decides which metric pays for a shared reply
         "metric_order": ", ".join(metric.name for metric in metrics),
@@ -144,7 +147,6 @@ def identity_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 _NAMED = 2  # prompts that are named
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 _OF_METRIC = re.compile(r"metrics\.([^.]+)\.(prompts|source|files)\.(.+)")
-JUDGE_SOURCE = "judge_source"
 _JUDGE = ("judge", "judge_identity")  # the second says what the first one does, in the form of its keys
 
 
@@ -174,7 +176,7 @@ def run_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]
                 code[f"code of metric {found[1]}" if found[2] == "source" else f"files of metric {found[1]}"] = None
         elif key.startswith("system.") and ".source." in f".{key}":
             code["code of the system"] = None
-        elif section == JUDGE_SOURCE:
+        elif section == _JUDGE[1] and IMPLEMENTATION in key:
             code["code of the judge"] = None
         else:
             rest.append(_phrase(key, was, now))
@@ -283,18 +285,6 @@ def _without(mapping: Mapping[str, Any], left_out: set[str]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if key not in left_out}
 
 
-_FOREIGN = frozenset({"ragpipe", "pydantic", "pydantic_core", "typing_extensions", *sys.stdlib_module_names})
-"""Packages whose code is not the user's."""
-
-
-class SourceHashes(NamedTuple):
-    """`sources` are the hashes of modules by name; `notes` name modules whose source cannot be read, and those that were
-    edited after this process imported them."""
-
-    sources: dict[str, str]
-    notes: tuple[str, ...] = ()
-
-
 class SystemSources(NamedTuple):
     """As `SourceHashes`, by method."""
 
@@ -302,39 +292,15 @@ class SystemSources(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class _LoadedModule(NamedTuple):
-    spec: ModuleSpec | None
-    sha256: str
-
-
-_LOADED: dict[str, _LoadedModule] = {}
-"""Each module as this process first saw it: when it is edited afterwards, the old code goes on running. A module that is
-loaded again has another spec."""
-
-
 def metric_sources(kind: type[Metric]) -> SourceHashes:
     """The hashes of the modules behind a metric's class; none for a shipped class."""
-    queue = _users_modules(kind)
+    queue = users_modules(kind)
     modules = dict[str, None]()
     while queue:
         if (name := queue.pop(0)) not in modules:
             modules[name] = None
             queue += _answer_modules(name)
-    return _hash_modules(modules)
-
-
-def judge_sources(judge: AnyJudge) -> SourceHashes:
-    """The hashes of the modules behind a judge that answers in this process, or behind the members of a jury; none for a shipped one."""
-    modules = list[str]()
-    for one in judge.members.values() if isinstance(judge, JurySettings) else (judge,):
-        modules += _users_modules(type(one))
-        if one.implementation and _is_users(one.implementation):  # ours is not imported before it is asked
-            modules += _users_modules(imported(one.implementation))
-    return _hash_modules(modules)
-
-
-def _users_modules(kind: type[Any]) -> list[str]:
-    return [base.__module__ for base in kind.__mro__ if _is_users(base.__module__)]
+    return hash_modules(modules)
 
 
 def system_sources(settings: AnySystem, plugins: Iterable[str]) -> SystemSources:
@@ -362,53 +328,11 @@ def callable_sources(settings: LiveSystem, plugins: Iterable[str]) -> SourceHash
     defining_module = str(getattr(function, "__module__", None) or name)
     plugin_roots = {plugin.partition(".")[0] for plugin in plugins}
     if defining_module.partition(".")[0] in plugin_roots:
-        return _hash_modules([name, defining_module])
-    return _hash_modules([name])
-
-
-def _is_users(module: str) -> bool:
-    return module.partition(".")[0] not in _FOREIGN
+        return hash_modules([name, defining_module])
+    return hash_modules([name])
 
 
 def _answer_modules(name: str) -> Iterator[str]:
     for value in list(vars(sys.modules.get(name, ModuleType(name))).values()):
-        if inspect.isclass(value) and issubclass(value, Answer) and _is_users(value.__module__):
+        if inspect.isclass(value) and issubclass(value, Answer) and is_users(value.__module__):
             yield value.__module__
-
-
-def _hash_modules(names: Iterable[str]) -> SourceHashes:
-    sources, notes = dict[str, str](), list[str]()
-    for name in sorted(set(names)):
-        module = sys.modules.get(name)
-        now, spec = _source_digest(module), getattr(module, "__spec__", None)
-        before = _LOADED.get(name)
-        if before is None or before.spec is not spec:
-            if now is None:
-                notes.append(
-                    f"the source of {name} cannot be read, so an edit goes unnoticed: raise the metric's `version`, or "
-                    "system.version"
-                )
-                continue
-            before = _LOADED[name] = _LoadedModule(spec, now)
-        elif now not in (None, before.sha256):
-            notes.append(
-                f"{name} was edited after this process imported it: what runs is the older code; start the process again, or "
-                "use importlib.reload"
-            )
-        sources[name] = before.sha256
-    return SourceHashes(sources, tuple(notes))
-
-
-def _source_digest(module: ModuleType | None) -> str | None:
-    """The hash of a module's source: by its loader (archives), its file, or `inspect` (notebooks); None where there is none."""
-    spec = getattr(module, "__spec__", None)
-    try:
-        text = spec.loader.get_source(spec.name)  # type: ignore[union-attr]
-    except Exception:  # a loader may be third-party code
-        text = None
-    try:
-        if text is None and (file := getattr(module, "__file__", None)) and Path(file).is_file():
-            return sha256(Path(file).read_bytes())  # a compiled module
-        return sha256(text if text is not None else inspect.getsource(module))  # type: ignore[arg-type]
-    except (OSError, TypeError, UnicodeError):
-        return None

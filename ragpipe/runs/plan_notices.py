@@ -15,7 +15,7 @@ from ragpipe.metrics.needs import SeenVerdicts, answered_extent, needed_labels
 from ragpipe.report.console import Console
 from ragpipe.report.styled_text import plural
 from ragpipe.runs.calibration_states import scoring_warnings
-from ragpipe.runs.identity import judge_sources, metric_sources
+from ragpipe.runs.identity import metric_sources
 from ragpipe.runs.judge_access import member_configs
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.settings import RunConfig
@@ -204,7 +204,7 @@ def start_warnings(spec: RunSpec) -> list[str]:
     warnings = scoring_warnings(spec.config, spec.identity, calibration, are_answers_known=is_finished)
     for metric in spec.metrics:
         warnings += metric_sources(type(metric)).notes
-    warnings += judge_sources(spec.config.judge).notes
+    warnings += spec.config.judge.sources().notes
     if line := missing_embedder_line(spec.config):
         warnings.append(line)
     return warnings if is_finished else [*warnings, *unanswered_lines(spec.config)]

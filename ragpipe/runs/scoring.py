@@ -17,7 +17,7 @@ from ragpipe.runs.calibration_states import (
 )
 from ragpipe.runs.collected_outputs import output_versions
 from ragpipe.runs.combine_iterations import combine_iterations, is_combined
-from ragpipe.runs.identity import metric_signatures, system_versions
+from ragpipe.runs.identity import judge_signature, metric_signatures, system_versions
 from ragpipe.runs.judge_access import store_place
 from ragpipe.runs.manifest import unseal
 from ragpipe.runs.score_iteration import ScoreInputs, score_iteration
@@ -52,7 +52,7 @@ class RunScoring:
                 version=str(self._spec.identity["ragpipe"]),  # a later one that verifies the run gives it the same words
                 dataset=self._spec.source.name,
                 dataset_digest=self._spec.source.digest,
-                judge=self._config.judge.label,
+                judge=judge_signature(self._config),
                 calibration=calibration_words(states),
                 metrics=metric_signatures(self._config),
                 scoring=self._config.scoring.identity(),

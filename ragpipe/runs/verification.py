@@ -14,12 +14,13 @@ from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, Problem, RagpipeError
 from ragpipe.core.sample import CaseKey
 from ragpipe.core.usage import Usage
+from ragpipe.judge.question import IMPLEMENTATION
 from ragpipe.report.console import Console
 from ragpipe.runs.budget import is_priced_as_sealed, sealed_rates
 from ragpipe.runs.case_sources import RunSource
 from ragpipe.runs.evaluation import Evaluation
 from ragpipe.runs.finished_run import FinishedRun
-from ragpipe.runs.identity import JUDGE_SOURCE, identity_differences, run_id
+from ragpipe.runs.identity import identity_differences, run_id
 from ragpipe.runs.judge_cases import JOURNAL_FORM, case_of
 from ragpipe.runs.manifest import SCORING_FILES, derived_and_frozen
 from ragpipe.runs.spec import RunSpec, VerifyPolicy
@@ -189,7 +190,7 @@ def _manifest_differences(finished: FinishedRun, seal: Mapping[str, Any]) -> Ite
     for line in identity_differences(manifest["identity"], finished.identity()):
         key = line.partition(":")[0]
         if key != "ragpipe":
-            of = "a metric" if ".source." in key else "the judge" if key.startswith(JUDGE_SOURCE) else ""
+            of = "a metric" if ".source." in key else "the judge" if IMPLEMENTATION in key else ""
             yield RunDifference(f"the source of {of}" if of else "config.yaml or prompts", line)
 
 

@@ -91,8 +91,8 @@ class CallWorker(threading.Thread):
             raise self.broken
 
     def pay(self, payment: Payment, *, alone: bool) -> None:
-        """Write a payment: at once where it stands `alone`, else with the call that it was for, in one transaction, which comes next
-        (after `PAID_ALONE_S` without one that was not stored). After the end of the thread it is kept elsewhere."""
+        """Write a payment: at once where it stands `alone`, else in one transaction with the call that it was for. Where that does not come
+        in `PAID_ALONE_S`, the next turn of the thread writes it, `SYNC_S` later at most. After the thread's end it is kept elsewhere."""
         with self._end_lock:
             if not self._has_ended:
                 self._unpaid.append((0.0 if alone else time.monotonic(), payment))
@@ -337,9 +337,8 @@ class CallWorker(threading.Thread):
         return self._last_resort.with_location(error) if isinstance(error, OutputError | DataError) else error
 
     def _rescue_payments(self) -> None:
-        for _, payment in self._unpaid:
-            self._last_resort.add_payment(payment)
-        self._unpaid = []
+        while self._unpaid:  # one may come meanwhile
+            self._last_resort.add_payment(self._unpaid.pop(0)[1])
 
 
 def _deliver(outcomes: Sequence[RequestOutcome], worker: CallWorker) -> None:

@@ -41,7 +41,7 @@ def run(task: FinishedRunTask[Settings], console: Console) -> int:
     finished = task.finished
     identity, recorded = finished.identity(), finished.manifest["identity"]
     # the order of metrics is that of the rows
-    keeps_scores = all(identity[key] == recorded[key] for key in ("metrics", "metric_order"))
+    keeps_scores = all(identity[key] == recorded[key] for key in ("metrics", "metric_order", "judge_identity"))
     source = RunSource(finished.folder, finished.manifest, scores=keeps_scores)
     spec = RunSpec.of_finished_run(finished, source)
     existed = spec.folder.manifest.exists()

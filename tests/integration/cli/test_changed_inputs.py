@@ -12,7 +12,6 @@ import pytest
 
 import ragpipe
 from ragpipe.cli.command_line import main
-from ragpipe.core.registry import imported
 from ragpipe.core.resources import prompts_dir
 from ragpipe.runs.identity import metric_sources
 from ragpipe.testing.openai_server import serving
@@ -81,7 +80,6 @@ def here(code_here: Path) -> Path:
 def forget() -> None:
     """As a new process would: what it imports stands in the files. Bytecode goes by seconds."""
     importlib.invalidate_caches()
-    imported.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("mymetrics", "myjudges", "mysystem", "zipped")]:
         del sys.modules[name]
 
@@ -116,8 +114,12 @@ def test_an_edited_judge_judges_anew(here: Path, capfd: pytest.CaptureFixture[st
     assert main(words) == 0
     assert mean("mine", "groundedness") < best
     assert f"differs from run {first}: code of the judge\n" in capfd.readouterr().out
+    assert main(["task=rescore", f"run=outputs/mine/{first}", "plugins=[myjudges]", "scoring.thresholds.groundedness=4.5"]) == 2
+    assert "a needed reply is not stored" in capfd.readouterr().err, "what the older judge said is not what this one says"
+    assert main(["task=rejudge", f"run=outputs/mine/{first}", "plugins=[myjudges]", "judge=mine", "output_dir=again"]) == 0
+    assert "0 taken from" in capfd.readouterr().out
     assert main(["task=verify", f"run=outputs/mine/{first}", "plugins=[myjudges]"]) == 3
-    assert "differs  the source of the judge: judge_source.myjudges.judge" in capfd.readouterr().out
+    assert "differs  the source of the judge: judge_identity.implementation.myjudges.judge" in capfd.readouterr().out
 
 
 def test_an_edited_metric_is_computed_anew(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,8 @@ RULES, MODEL = {"rules": "rules-v1", "window": 3}, {"model": "openai/m-2026-01-0
     (OLD, identity({"rubric": metric(grade=A), "faithfulness": metric(extract=A, verify=A)}),
      ["other order of metrics"]),
     (OLD, OLD, []),
-    ({**OLD, "judge_source": {"mine.judge": A}}, {**OLD, "judge_source": {"mine.judge": B}}, ["code of the judge"]),
+    ({**OLD, "judge_identity": {"implementation": {"mine.judge": A}}}, {**OLD, "judge_identity": {"implementation": {"mine.judge": B}}},
+     ["code of the judge"]),
     (OLD, identity({"faithfulness": metric(extract=A, verify=B)}, judge={"model": "m2"}),
      ["metrics -rubric", "1 prompt (faithfulness.verify)", "judge.model: m1 -> m2"]),
 ])  # fmt: skip
