@@ -7,9 +7,11 @@ Refused: NaN, Infinity, numbers that overflow to infinity, duplicate keys, lone 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
+from math import isfinite, isinf
 from typing import Any, NoReturn
+
+from pydantic_core import from_json
 
 MAX_DEPTH = 100
 
@@ -27,6 +29,40 @@ class InvalidJson(ValueError):
 
 def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
     """Parse one JSON value; with `nan_is_null` a bare NaN in it is None. Raises InvalidJson."""
+    try:
+        value = from_json(text, allow_inf_nan=False)  # takes half the time, and does not say what is wrong
+    except ValueError:
+        return _loads(text, nan_is_null=nan_is_null)
+    names = _names_in(value)
+    if names is None or (names != text.count(":") and not _has_names(text, names)):
+        return _loads(text, nan_is_null=nan_is_null)
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def _names_in(value: Any) -> int | None:
+    """The number of names in all objects of a value; None where a number is infinite."""
+    names, stack = 0, list[Any]([[value]])
+    while stack:
+        item = stack.pop()
+        if type(item) is dict:
+            names += len(item)
+        for part in item.values() if type(item) is dict else item:
+            kind = type(part)
+            if kind is dict or kind is list:
+                stack.append(part)
+            elif kind is float and isinf(part):
+                return None
+    return names
+
+
+def _has_names(text: str, names: int) -> bool:
+    """Whether the text has so many names, and none twice: each stands in quotes before a colon."""
+    return names == text.count('":') and not any(f"{space}:" in text for space in " \t\r\n")
+
+
+def _loads(text: str, *, nan_is_null: bool) -> Any:
     try:
         value, end = _DECODERS[nan_is_null].raw_decode(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
@@ -109,7 +145,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def finite_float(text: str) -> float:
     """The number of a text. Raises InvalidJson for one beyond all floats: the `parse_float` of a decoder."""
     value = float(text)
-    if not math.isfinite(value):
+    if not isfinite(value):
         raise InvalidJson(f"the number {text[:40]} is too large")
     return value
 

@@ -360,37 +360,42 @@ def _keyed(rows: Iterator[Row], group: Group, faults: Faults) -> Iterator[tuple[
 
 
 class SeenCases:
-    """The cases and samples so far: digests of their names and contents, and where they stand."""
+    """The cases and samples so far: digests of their names and contents, and where they stand. Most samples have one case, so what is
+    known of that stands with the sample, in one piece of memory."""
 
     def __init__(self, faults: Faults):
         self._faults = faults
-        self._cases: dict[bytes, str] = {}
-        self._samples: dict[bytes, tuple[bytes, str]] = {}
+        self._samples: dict[bytes, bytes] = {}  # by the name: content, name of the first case, its place
+        self._others: dict[bytes, str] = {}  # further cases of these samples: their places
         self._last: Sample | None = None
 
     def fits(self, sample: Sample, output: Output | None, where: str) -> bool:
         """False (and a fault) for a second case of the same name, or a sample id with another content."""
-        case_name = name_digest(sample.id, *([output.method, str(output.repeat)] if output else []))
-        first = self._cases.get(case_name)
-        if first is not None:  # it may stand in the same place: one record with two outputs of a method
-            case, fix = f"id {sample.id!r}", "give each question its own id"
+        name = name_digest(sample.id)
+        case = name_digest(sample.id, output.method, str(output.repeat)) if output else name
+        known = self._samples.get(name)
+        if known is None:
+            self._last = sample
+            self._samples[name] = content_digest(sample) + case + where.encode("utf-8", "surrogatepass")
+            return True
+        content, first, place = known[:DIGEST_BYTES], known[DIGEST_BYTES : 2 * DIGEST_BYTES], known[2 * DIGEST_BYTES :]
+        stands_at = place.decode("utf-8", "surrogatepass") if case == first else self._others.get(case)
+        if stands_at is not None:  # it may be the same place: one record with two outputs of a method
+            text, fix = f"id {sample.id!r}", "give each question its own id"
             if output:
-                case += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
-                is_same = self._samples[name_digest(sample.id)][0] == content_digest(sample)
+                text += f", method {output.method!r}" + (f", repeat {output.repeat}" if output.repeat != 1 else "")
                 repeat = "give each output its own method, or number those of one method by `repeat: 1, 2, ...`"
-                fix = repeat if is_same else f"{fix}: these two ask different things"
-            self._faults.add(where, "id", f"{case} a second time", f"once; it stands at {first}", fix + _or_an_id(sample))
+                fix = repeat if content == content_digest(sample) else f"{fix}: these two ask different things"
+            self._faults.add(where, "id", f"{text} a second time", f"once; it stands at {stands_at}", fix + _or_an_id(sample))
             return False
-        self._cases[case_name] = where
+        self._others[case] = where
         if sample is self._last:
             return True
         self._last = sample
-        content = content_digest(sample)
-        known, place = self._samples.setdefault(name_digest(sample.id), (content, where))
-        if known != content:
+        if content != content_digest(sample):
             fix = "give the sample another id, or the same question, references and labels everywhere"
-            what = f"id {sample.id!r} with another sample content"
-            self._faults.add(where, "id", what, f"the one of {place}", fix + _or_an_id(sample))
+            what, first_place = f"id {sample.id!r} with another sample content", place.decode("utf-8", "surrogatepass")
+            self._faults.add(where, "id", what, f"the one of {first_place}", fix + _or_an_id(sample))
             return False
         return True
 

@@ -38,7 +38,8 @@ class Metric(BaseModel):
     - `needs`: parts of the case without which the metric is skipped, whether they are empty or not recorded.
     - `reads`: parts of the output that it uses too, and that may be empty: an empty part is a finding with a value. The
       metric is skipped where the data set does not record the part (`not_recorded: contexts`). Contexts of which only the ids are
-      known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere).
+      known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere); a computed metric may then get chunks that
+      have the fields of a Chunk, and none of its methods.
     - `measures_retrieval`: it judges the retrieval although it neither needs nor reads contexts. A system that retrieves
       nothing by design gets no score of a metric that needs or reads contexts, or that measures retrieval.
     - `gives`: how its only score is declared; its name is that of the metric. Several are declared by `scores`.
@@ -236,6 +237,14 @@ class Computed(Metric):
         """What `compute` gives, as columns, from what `prepare` took of each case: for a metric that works on arrays and has
         many scores. None: `compute` is used, on whole cases."""
         return None
+
+
+def read_cells_alone(metrics: Iterable[Metric]) -> bool:
+    """Whether the fields of chunks, as they stand in their table, are all that the metrics read."""
+    return all(
+        isinstance(metric, Computed) and (metric.reads_ids or "contexts" not in metric.required | metric.reads)
+        for metric in metrics
+    )
 
 
 def computed_scores(metrics: Iterable[Metric]) -> set[str]:

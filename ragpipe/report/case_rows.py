@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ragpipe.comparison.headline import headline_scores
@@ -19,7 +20,7 @@ from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.report.page_file import case_name
 from ragpipe.report.report_data import table_scores
 from ragpipe.score.iterations import members
-from ragpipe.store.run_tables import batches, count_rows, read_columns, schema_of
+from ragpipe.store.run_tables import open_table
 
 Whole = NDArray[np.int64]
 
@@ -159,25 +160,25 @@ class CaseRows:
 def read_case_rows(records: Path, metrics: Mapping[str, Any], in_full: int | None = None) -> CaseRows:
     """All cases of an iteration; `in_full` is how many of them the page has in full: the worst ones, with all cases of their questions
     (None: all). `metrics` is its `metrics.json`, or that of all iterations. Raises DataError."""
-    table = _Columns(records, set(schema_of(records).names))
-    names = [name for name in table_scores(metrics) if name in table.known]
-    headline = headline_scores(metrics, metrics, names)
-    names.sort(key=lambda name: headline.index(name) if name in headline else len(headline))
-    identity = read_columns(records, OUTPUT_KEY)
-    sample_ids, methods, repeats = (identity[name].to_pylist() for name in OUTPUT_KEY)
-    rows = CaseRows(
-        metrics,
-        np.arange(len(sample_ids)),
-        sample_ids,
-        methods,
-        repeats,
-        list(table.questions()),
-        {name: table.numbers(name) for name in names},
-        {name: table.verdicts(name) for name in names},
-        table.modes(),
-        table.failed(),
-        list(_fields(records, metrics, len(sample_ids))),
-    )
+    with open_table(records, OUTPUT_KEY) as file:
+        table = _Columns(file)
+        names = [name for name in table_scores(metrics) if name in table.known]
+        headline = headline_scores(metrics, metrics, names)
+        names.sort(key=lambda name: headline.index(name) if name in headline else len(headline))
+        sample_ids, methods, repeats = (table.read(name).to_pylist() for name in OUTPUT_KEY)
+        rows = CaseRows(
+            metrics,
+            np.arange(len(sample_ids)),
+            sample_ids,
+            methods,
+            repeats,
+            list(table.questions()),
+            {name: table.numbers(name) for name in names},
+            {name: table.verdicts(name) for name in names},
+            table.modes(),
+            table.failed(),
+            list(_fields(records, metrics, len(sample_ids))),
+        )
     if in_full is None or len(rows) <= in_full:
         return rows
     samples = np.unique(np.array(sample_ids, object), return_inverse=True)[1]
@@ -193,18 +194,17 @@ def _of_worst_questions(order: Whole, samples: Whole, most: int) -> Whole:
     return np.flatnonzero(np.isin(samples, kept))
 
 
-@dataclass(frozen=True)
 class _Columns:
-    """Columns of `records.parquet`; `known` are those that it has."""
+    """Columns of `records.parquet`, one at a time; `known` are those that it has."""
 
-    records: Path
-    known: set[str]
+    def __init__(self, records: pq.ParquetFile):
+        self._file, self.known = records, set(records.schema_arrow.names)
 
     def read(self, name: str) -> pa.ChunkedArray:
-        return read_columns(self.records, [name])[name]
+        return self._file.read(columns=[name])[name]
 
     def questions(self) -> Iterator[str]:
-        for batch in batches(self.records, ["question"]):
+        for batch in self._file.iter_batches(columns=["question"]):
             for text in batch.column(0).to_pylist():
                 yield " ".join((text or "")[:QUESTION_MAX].split())
 
@@ -214,13 +214,14 @@ class _Columns:
 
     def verdicts(self, name: str) -> NDArray[np.uint8]:
         passed_name, status_name = ("overall_passed", "") if name == _OVERALL else (f"{name}.passed", f"{name}.status")
-        codes = np.full(count_rows(self.records), NO_VERDICT, np.uint8)
+        codes = np.full(self._file.metadata.num_rows, NO_VERDICT, np.uint8)
         if passed_name in self.known:
             passed = self.numbers(passed_name)
             codes[passed == 0], codes[passed == 1] = FAILED, PASSED
         if status_name in self.known:
-            status = np.array(self.read(status_name).to_pylist(), dtype=object)
-            codes[status == "error"], codes[status == "skipped"], codes[status == None] = ERROR, SKIPPED, ABSENT  # noqa: E711
+            status = pc.fill_null(self.read(status_name), "")
+            for word, code in (("error", ERROR), ("skipped", SKIPPED), ("", ABSENT)):
+                codes[pc.equal(status, word).to_numpy()] = code
         return codes
 
     def modes(self) -> dict[str, NDArray[np.uint8]]:
@@ -236,7 +237,7 @@ class _Columns:
     def failed(self) -> NDArray[np.uint8]:
         """How many scores each case failed, at most 255."""
         if "failed_by" not in self.known:
-            return np.zeros(count_rows(self.records), np.uint8)
+            return np.zeros(self._file.metadata.num_rows, np.uint8)
         lengths = pc.fill_null(pc.list_value_length(self.read("failed_by")), 0)
         counts: NDArray[np.uint8] = np.minimum(lengths.to_numpy(), 255).astype(np.uint8)
         return counts

@@ -27,7 +27,7 @@ from ragpipe.judge.prompt import Prompt
 from ragpipe.judge.question import InProcessJudge
 from ragpipe.judge.session import JudgeSession
 from ragpipe.judge.vectors import Floats, TokenMatch
-from ragpipe.metrics.base import Computed, Metric, run_skip_reason
+from ragpipe.metrics.base import Computed, Metric, read_cells_alone, run_skip_reason
 from ragpipe.runs.measured_cases import CaseReader
 from ragpipe.runs.table_rows import (
     Measurement,
@@ -76,6 +76,11 @@ class CaseMeasuring:
     def computes(self) -> bool:
         """Whether any metric is computed."""
         return len(self._asking) < len(self._metrics)
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether the metrics read nothing but the fields of chunks."""
+        return read_cells_alone(self._metrics)
 
     async def measure(self, case: Case) -> list[Measurement]:
         """Run every metric that asks on one case, at the same time. Raises the first error that is no result."""
@@ -479,7 +484,7 @@ async def measure_slice(
             room.release()
 
     try:
-        for case in cases.block(part.block, part.start, part.stop):
+        for case in cases.block(part.block, part.start, part.stop, cells=measuring.reads_cells):
             keys.append(case.key)
             questions.append(case.question)
             for scores in computed.values():

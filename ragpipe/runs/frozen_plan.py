@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from ragpipe.judge.jury import JurySettings
 from ragpipe.judge.settings import JudgeSettings
+from ragpipe.metrics.base import read_cells_alone
 from ragpipe.runs.event_loop import run_async
 from ragpipe.runs.judge_access import member_configs
 from ragpipe.runs.judge_cases import Resumption
@@ -43,7 +44,7 @@ def plan_remaining(
     metrics = list(config.metrics.values())
     blocks = reader.spread(range(reader.blocks), MOST_CASES)
     plan = make_plan(
-        reader.of(reader.iteration, blocks),
+        reader.of(reader.iteration, blocks, cells=read_cells_alone(metrics)),
         metrics,
         iterations=config.iterations * repeats,
         counter=prompt_counter(judge, rough=rough),

@@ -243,7 +243,7 @@ class JudgeStage:
     def _measure_block(self, index: int) -> None:
         computed = self._measuring.computed_scores()
         keys, questions = list[CaseKey](), list[str]()
-        for case in self._cases.block(index):
+        for case in self._cases.block(index, cells=self._measuring.reads_cells):
             keys.append(case.key)
             questions.append(case.question)
             for scores in computed.values():

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ragpipe.core.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.runs.table_rows import Measurement, PackedInputs, packed_inputs
 from ragpipe.store.run_tables import group_starts, open_parquet_file, reading_table
-from ragpipe.store.table_rows import filled_columns, output_from, sample_from, sample_json
+from ragpipe.store.table_rows import filled_columns, output_from, rows_with_cells, sample_from, sample_json
 
 KEPT_BYTES = 64 << 20
 """Bytes of measurements, questions and replies that are kept: some 25,000 calls with five contexts each."""
@@ -83,13 +83,15 @@ class CaseReader:
     def size(self, block: int) -> int:
         return int(self._outputs.metadata.row_group(block).num_rows)
 
-    def block(self, index: int, start: int = 0, stop: int | None = None) -> Iterator[Case]:
-        """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for."""
+    def block(self, index: int, start: int = 0, stop: int | None = None, *, cells: bool = False) -> Iterator[Case]:
+        """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for; with
+        `cells` their chunks are `ChunkCells`."""
         with reading_table(self._path, *_INVALID):
-            rows = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop)).to_pylist()
+            table = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop))
+            rows = rows_with_cells(table) if cells else table.to_pylist()
             rows.reverse()
             while rows:
-                yield self._decode(rows.pop())  # what was decoded is kept no longer
+                yield self._decode(rows.pop(), cells)  # what was decoded is kept no longer
 
     def case_at(self, row: int) -> Case:
         """The case of one row of the outputs, counted from 0. Only its block is read."""
@@ -117,9 +119,9 @@ class CaseReader:
             keys = zip(*(columns[name].to_pylist() for name in OUTPUT_KEY), strict=True)
             return [CaseKey(sample_id, method, repeat, self.iteration) for sample_id, method, repeat in keys]
 
-    def of(self, iteration: int, blocks: Iterable[int]) -> Iterator[Case]:
+    def of(self, iteration: int, blocks: Iterable[int], *, cells: bool = False) -> Iterator[Case]:
         """The cases of some blocks, as those of another iteration."""
-        return (replace(case, iteration=iteration) for index in blocks for case in self.block(index))
+        return (replace(case, iteration=iteration) for index in blocks for case in self.block(index, cells=cells))
 
     def __iter__(self) -> Iterator[Case]:
         for index in range(self.blocks):
@@ -137,10 +139,10 @@ class CaseReader:
         self._last = (-1, None) if stop >= table.num_rows else (index, table)
         return table.slice(start, stop - start)
 
-    def _decode(self, row: dict[str, Any]) -> Case:
+    def _decode(self, row: dict[str, Any], cells: bool) -> Case:
         """The case of a row. Raises `_INVALID` where the row is damaged, DataError where its sample is."""
         place = row.pop("sample_row")
-        output = output_from(row)
+        output = output_from(row, cells=cells)
         return Case(self._sample(place), output, self.iteration)
 
     def _sample(self, row: int) -> Sample:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.sample import OUTPUT_KEY, CaseKey
-from ragpipe.store.run_tables import batches, columns_at, open_table, read_columns, schema_of
+from ragpipe.store.run_tables import batches, columns_at, open_table, schema_of
 from ragpipe.store.table_rows import OUTPUTS, SAMPLES
 
 SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
@@ -81,42 +81,46 @@ def aligned(
 
 
 class ScoreRows:
-    """A forward reader of `columns` of a table in which the rows of one case are adjacent."""
+    """A forward reader of `columns` (those of a case's name among them) of a table in which the rows of one case are adjacent."""
 
     def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
         self._path = path
-        names = read_columns(path, OUTPUT_KEY)
-        self._starts = case_starts(names)
-        self._keys = keys_of(names.take(pa.array(self._starts[:-1])))
-        self._case = 0  # the next one
         self._batches = batches(path, columns, size=_BATCH)
         schema = schema_of(path)
         self._held: pa.Table = pa.schema([schema.field(name) for name in columns]).empty_table()
+        self._keys, self._starts = list[Key](), case_starts(self._held)  # of the cases in the rows held
 
     def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:
         """The rows of these cases (in this order, consecutive in the file) and the place of each row's case in `keys`."""
-        first, places = self._case, []
+        while len(self._keys) <= len(keys) and self._hold_more():  # of the last case held there may be more rows
+            pass
+        places = list[int]()
         for place, key in enumerate(keys):
-            if self._case < len(self._keys) and self._keys[self._case] == key:
+            if len(places) < len(self._keys) and self._keys[len(places)] == key:
                 places.append(place)
-                self._case += 1
-        counts = np.diff(self._starts[first : self._case + 1])
-        return self._read(int(counts.sum())), np.repeat(np.array(places, dtype=np.int64), counts)
+        taken, end = len(places), int(self._starts[len(places)])
+        counts, rows = np.diff(self._starts[: taken + 1]), self._held.slice(0, end).combine_chunks()
+        self._held, self._keys, self._starts = self._held.slice(end), self._keys[taken:], self._starts[taken:] - end
+        return rows, np.repeat(np.array(places, dtype=np.int64), counts)
 
-    def _read(self, count: int) -> pa.Table:
-        parts, missing = [self._held], count - len(self._held)
-        while missing > 0:
-            parts.append(pa.Table.from_batches([next(self._batches)]))
-            missing -= len(parts[-1])
-        table = pa.concat_tables(parts)
-        self._held = table.slice(count)
-        return table.slice(0, count).combine_chunks()
+    def _hold_more(self) -> bool:
+        """Read another batch; False at the end of the table."""
+        if (batch := next(self._batches, None)) is None:
+            return False
+        table = pa.Table.from_batches([batch])
+        starts = case_starts(table)
+        keys, end = keys_of(table.take(pa.array(starts[:-1]))), len(self._held)
+        if keys and self._keys[-1:] == keys[:1]:  # the case goes on
+            starts, keys = starts[1:], keys[1:]
+        self._held = pa.concat_tables([self._held, table])
+        self._keys, self._starts = self._keys + keys, np.concatenate([self._starts[:-1], starts + end])
+        return True
 
     def close(self) -> None:
         """Check that every row found its case."""
-        if self._case < len(self._keys):
+        if self._keys or (self._hold_more() and self._keys):
             raise RagpipeError(
-                f"{self._path}: found scores of case {CaseKey(*self._keys[self._case])} where outputs.parquet has no such case; "
+                f"{self._path}: found scores of case {CaseKey(*self._keys[0])} where outputs.parquet has no such case; "
                 "expected the same cases in the same order. To fix: evaluate again, the stored replies are used."
             )
 

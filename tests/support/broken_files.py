@@ -151,6 +151,11 @@ BROKEN = [
            ("method.jsonl:1", "'q1', method 'm' a second time", "repeat: 1, 2")),
     Broken("D7", "repeat.jsonl", '{"id": "q1", "question": "a", "outputs": [{"repeat": 2, "answer": "b"}, {"repeat": 2, "answer": "c"}]}\n',
            ("repeat.jsonl:1", "'q1', method 'default', repeat 2 a second time")),
+    Broken("D7", "third.jsonl", '{"id": "q1", "question": "a", "outputs": [{"method": "m", "answer": "b"}]}\n'
+           '{"id": "q1", "question": "a", "outputs": [{"method": "n", "answer": "b"}]}\n{"id": "q1", "question": "a", "outputs": [{"method": "n", "answer": "c"}]}\n',
+           ("third.jsonl:3", "method 'n' a second time", "third.jsonl:2", "repeat: 1, 2")),
+    Broken("D7", "other.jsonl", '{"id": "q1", "question": "a", "outputs": [{"method": "m", "answer": "b"}]}\n'
+           '{"id": "q1", "question": "x", "outputs": [{"method": "n", "answer": "b"}]}\n', ("other.jsonl:2", "another sample content", "other.jsonl:1")),
     Broken("D7", "zero.jsonl", '{"id": "q1", "question": "a", "answer": "b", "repeat": 0}\n', ("zero.jsonl:1", "repeat", "0", "greater than or equal to 1")),
     # what the mapping does not find
     Broken("mapping", "map.jsonl", '{"i": "q1", "q": "a", "label": "MAYBE"}\n', ("map.jsonl:1", "fields.answerable.map", "'MAYBE'", "YES"),

@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -126,6 +127,7 @@ def test_in_code_nothing_is_markup(text):
 
 REFUSED = [
     '{"a": 1, "a": 2}', '{"a": 1, "b": {"c": 1, "c": 1}}', '{"a": "x\\u0022:", "b": 1, "b": 2}', '{"\\u0061": 1, "a": 2}', '{"a": 1e999}',
+    '{"a":1,"a" :2}', '{"a": "b: c", "x":\t1, "x"\n: 2}', '[{"a": ":"}, {"a":1, "a":2}]', "[[2], [-1e999]]", "1e999", f"[{'9' * 400}.0]",
     '{"a": NaN}', '{"a": -Infinity}', '"\\ud800"', "[" * 101 + "]" * 101, "1" * 4301, '{"a": 1} x', "\ufeff{}",
 ]  # fmt: skip
 
@@ -139,6 +141,35 @@ def test_what_is_not_strict_json_is_refused(text):
 @pytest.mark.parametrize("text", [' {"a": "Infinity"}\n', '"\\ud83d\\ude00"', "[" * 100 + "]" * 100, "null", '{"a": 1.5, "b": [true]}'])
 def test_all_other_json_is_read_as_json_reads_it(text):
     assert strict_json.strict_loads(text) == json.loads(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text('ab":\\ ,{}é', max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('ab": ', max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " :\t")]), st.booleans(), st.integers(0, 60))
+def test_strict_json_is_what_a_reader_of_pairs_says(value, separators, ascii_only, twice):
+    """Whatever stands in texts and between them, and with a name once more."""
+    text = json.dumps(value, separators=separators, ensure_ascii=ascii_only)
+    text = text[:twice] + re.sub(r"\{", '{"a"' + separators[1] + "1, ", text[twice:], count=1)
+    found: list[str] = []
+
+    def pairs(items):
+        found.extend(name for name, times in Counter(name for name, _ in items).items() if times > 1)
+        return dict(items)
+
+    try:
+        expected = json.loads(text, object_pairs_hook=pairs, parse_constant=found.append)
+    except ValueError:
+        expected, found = None, ["no JSON"]
+    if found:
+        with pytest.raises(strict_json.InvalidJson):
+            strict_json.strict_loads(text)
+    else:
+        assert strict_json.strict_loads(text) == expected
 
 
 @pytest.mark.parametrize(("text", "message", "column"), [

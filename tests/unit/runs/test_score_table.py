@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -377,3 +378,30 @@ def test_a_runner_is_asked_unless_the_run_asks_a_server(words: list[str], why: s
     chosen = config.model_copy(update={"runner": Mine()})
     assert stays_here(chosen) == why
     assert here_line(chosen, why) == f"runner=mine: {why}; this process measures the cases alone"
+
+
+def test_chunks_as_cells_say_what_chunks_say(tmp_path: Path) -> None:
+    lists = [None, [], [Chunk(id="b", rank=2, score=0.5, text="é"), Chunk(id="a", rank=7, doc_id="d", policy="quote_only")]]
+    records = [record(i, "a") for i in range(3)]
+    for each, chunks in zip(records, lists, strict=True):
+        each.output = each.output.model_copy(update={"chunks": chunks})
+    reader = CaseReader(*frozen(tmp_path, records))
+    names = list(Chunk.model_fields)
+    found = [
+        (case.key, case.output.chunks and [[getattr(c, n) for n in names] for c in case.contexts]) for case in reader.block(0, cells=True)
+    ]
+    assert found == [(case.key, case.output.chunks and [[getattr(c, n) for n in names] for c in case.contexts]) for case in reader]
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("id", None), ("text", None), ("rank", None), ("rank", 0), ("rank", 2**31), ("policy", "steal"), ("score", float("nan")), ("score", float("-inf")),
+])  # fmt: skip
+@pytest.mark.parametrize("cells", [True, False])
+def test_a_chunk_that_none_can_be_is_a_damaged_table(tmp_path: Path, field: str, value: object, cells: bool) -> None:
+    paths = frozen(tmp_path, [record(i, "a") for i in range(2)])
+    table = pq.read_table(paths[1])
+    chunk = {**dict.fromkeys(Chunk.model_fields), "id": "c", "rank": 1, "text": "", "policy": "summarize", field: value}
+    column = pa.array([None, [chunk]], table.schema.field("chunks").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("chunks"), table.schema.field("chunks"), column), paths[1])
+    with pytest.raises(DataError):
+        list(CaseReader(*paths).block(0, cells=cells))
