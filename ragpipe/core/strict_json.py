@@ -43,15 +43,14 @@ def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
 
 def _names_in(value: Any) -> int | None:
     """The number of names in all objects of a value; None where a number is infinite."""
-    names, stack = 0, list[Any]([[value]])
-    while stack:
-        item = stack.pop()
+    names, inner = 0, list[Any]([[value]])
+    for item in inner:  # which grows
         if type(item) is dict:
             names += len(item)
         for part in item.values() if type(item) is dict else item:
             kind = type(part)
             if kind is dict or kind is list:
-                stack.append(part)
+                inner.append(part)
             elif kind is float and isinf(part):
                 return None
     return names

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,17 @@ from ragpipe.data.dataset import Record
 from ragpipe.store.files import atomic_open
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_tables import batches
-from ragpipe.store.table_rows import OUTPUTS, PASSAGE, SAMPLES, output_row, sample_from, sample_json, sample_row, table_of
+from ragpipe.store.table_rows import (
+    OUTPUTS,
+    PASSAGE,
+    SAMPLES,
+    Cells,
+    output_row,
+    sample_from,
+    sample_json,
+    sample_row,
+    table_of_cells,
+)
 
 BLOCK = 1000
 """Cases in a row group of `outputs.parquet`, at most: the unit that a resume skips and that metrics compute over."""
@@ -35,10 +44,10 @@ def block_limits() -> dict[str, int]:
 class _BlockWriter:
     def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema):
         self._writer, self._schema = writer, schema
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Cells] = []
         self._bytes = self.count = 0
 
-    def add(self, row: dict[str, Any], size: int) -> None:
+    def add(self, row: Cells, size: int) -> None:
         self._rows.append(row)
         self._bytes += size
         self.count += 1
@@ -47,7 +56,7 @@ class _BlockWriter:
 
     def flush(self) -> None:
         if self._rows:
-            self._writer.write_table(table_of(self._rows, self._schema))
+            self._writer.write_table(table_of_cells(self._rows, self._schema))
             self._rows, self._bytes = [], 0
 
 
@@ -108,12 +117,15 @@ def load_outputs(pairs: Iterable[tuple[Sample, Iterable[Output]]], *, outputs: P
     return table.count
 
 
-def text_bytes(row: Mapping[str, Any]) -> int:
+def text_bytes(row: Cells) -> int:
     """Bytes of all texts of a row, in UTF-8, of its chunks those of their passages. A case counts those of both its rows, so blocks
     follow from the frozen cases alone, whatever is asked about them."""
-    texts = [value for value in row.values() if type(value) is str]
-    for values in (value for value in row.values() if type(value) is list):
-        texts += (part if isinstance(part, str) else part[PASSAGE] for part in values)
+    texts: list[str] = []
+    for cell in row:
+        if type(cell) is str:
+            texts.append(cell)
+        elif type(cell) is list:
+            texts += [part if type(part) is str else part[PASSAGE] for part in cell]
     text = "".join(texts)
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 

@@ -166,27 +166,34 @@ INDEX = _schema(
 
 _SAMPLE_READER, _OUTPUT_READER, _PAIR_READER = TypeAdapter(Sample), TypeAdapter(Output), TypeAdapter(PairedOutput)
 _CHUNKS_READER = TypeAdapter(list[Chunk] | None)
-_OUTPUT_FIELDS = tuple(name for name in OUTPUTS.names if name != "sample_row")
-_CELLS_OF_SAMPLE, _CELLS_OF_OUTPUT = attrgetter(*SAMPLES.names), attrgetter(*_OUTPUT_FIELDS)
+_SAMPLE_ROW = OUTPUTS.get_field_index("sample_row")
+_CELLS_OF_SAMPLE = attrgetter(*SAMPLES.names)
+_CELLS_OF_OUTPUT = attrgetter(
+    *("repeat" if name == "sample_row" else name for name in OUTPUTS.names)
+)  # its place is filled later
 _CHUNK_FIELDS = tuple(field.name for field in CHUNK)
 _CELLS_OF_CHUNK = attrgetter(*_CHUNK_FIELDS)
+_LIST_OF_CHUNKS = OUTPUTS.get_field_index("chunks")
 PASSAGE = _CHUNK_FIELDS.index("text")
 """Place of the text among the cells of a chunk."""
+Cells = list[Any]
+"""A row, in the order of its columns."""
 
 
-def sample_row(sample: Sample) -> dict[str, Any]:
+def sample_row(sample: Sample) -> Cells:
     """A sample as a row of `samples.parquet`."""
-    return _with_json(dict(zip(SAMPLES.names, _CELLS_OF_SAMPLE(sample), strict=True)), SAMPLES)
+    return _with_json(list(_CELLS_OF_SAMPLE(sample)), SAMPLES)
 
 
-def output_row(output: Output, sample_row: int) -> dict[str, Any]:
+def output_row(output: Output, sample_row: int) -> Cells:
     """An output as a row of `outputs.parquet`, its chunks as tuples of their cells."""
-    cells = dict(zip(_OUTPUT_FIELDS, _CELLS_OF_OUTPUT(output), strict=True))
+    cells = _with_json(list(_CELLS_OF_OUTPUT(output)), OUTPUTS)
+    cells[_SAMPLE_ROW] = sample_row
     if output.chunks is not None:
-        cells["chunks"] = list(map(_CELLS_OF_CHUNK, output.chunks))
+        cells[_LIST_OF_CHUNKS] = list(map(_CELLS_OF_CHUNK, output.chunks))
     if isinstance(output, PairedOutput):
-        cells[OTHER_ANSWER] = output.other_answer
-    return _with_json({**cells, "sample_row": sample_row}, OUTPUTS)
+        cells.append(output.other_answer)
+    return cells
 
 
 def filled_columns(table: pa.Table) -> pa.Table:
@@ -257,6 +264,11 @@ def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
     return table_from({f.name: [row[f.name] for row in rows] for f in schema}, schema)
 
 
+def table_of_cells(rows: Sequence[Cells], schema: pa.Schema) -> pa.Table:
+    """Rows of cells, at least one, as a table with exactly this schema."""
+    return table_from(dict(zip(schema.names, zip(*rows, strict=True), strict=True)), schema)
+
+
 def table_from(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """Columns as a table with exactly this schema."""
     arrays = [_chunk_lists(columns[f.name]) if f.type == CHUNKS else pa.array(columns[f.name], type=f.type) for f in schema]
@@ -276,18 +288,22 @@ def _chunk_lists(cases: Sequence[Sequence[tuple[Any, ...]] | None]) -> pa.ListAr
 
 _JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if is_json(f)) for schema in (SAMPLES, OUTPUTS)}
 _USER_PARTS = frozenset({"meta", "recorded"})
+_JSON_CELLS = {
+    id(schema): [(schema.get_field_index(name), name not in _USER_PARTS) for name in _JSON_COLUMNS[id(schema)]]
+    for schema in (SAMPLES, OUTPUTS)
+}
+"""Place of each column, and whether fields without a value are left out: a None in the user's own parts stays."""
 
 
-def _with_json(row: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+def _with_json(cells: Cells, schema: pa.Schema) -> Cells:
     """The row of a noun, with its structured parts as JSON text."""
-    for name in _JSON_COLUMNS[id(schema)]:
-        value = row[name]
+    for place, exclude_none in _JSON_CELLS[id(schema)]:
+        value = cells[place]
         if value:
-            # Absent fields of chunks and anchors are left out; a None in the user's own parts stays.
-            row[name] = to_json(value, exclude_none=name not in _USER_PARTS).decode()
+            cells[place] = to_json(value, exclude_none=exclude_none).decode()
         elif value is not None:
-            row[name] = "[]" if isinstance(value, list) else "{}"
-    return row
+            cells[place] = "[]" if isinstance(value, list) else "{}"
+    return cells
 
 
 def _json(row: dict[str, Any], schema: pa.Schema, leave_out: Collection[str] = ()) -> bytes:

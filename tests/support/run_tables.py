@@ -45,9 +45,11 @@ def write_run(root: Path, rows: Sequence[Row], calls: Sequence[Mapping[str, Any]
     for row in rows:
         if row.sample not in places:
             places[row.sample] = len(samples)
-            samples.append(sample_row(Sample(id=row.sample, **{"question": f"What is {row.sample}?", **row.labels})))
+            sample = Sample(id=row.sample, **{"question": f"What is {row.sample}?", **row.labels})
+            samples.append(dict(zip(SAMPLES.names, sample_row(sample), strict=True)))
         given = {"answer": "An answer.", "chunks": [Chunk(id="c1", rank=1)], **row.output}
-        outputs.append(output_row(Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given), places[row.sample]))
+        output = Output(sample_id=row.sample, method=row.method, repeat=row.repeat, **given)
+        outputs.append(dict(zip(OUTPUTS.names, output_row(output, places[row.sample]), strict=True)))
         scores += [_score(row, name, result) for name, result in row.results.items()]
     inputs = [{**dict.fromkeys(JUDGE_INPUTS.names), "repeat": 1, "flags": [], **call} for call in calls]
     for path, given_rows, schema in (

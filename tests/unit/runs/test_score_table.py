@@ -317,7 +317,7 @@ def test_a_block_is_closed_by_the_bytes_of_its_cases(tmp_path: Path) -> None:
     samples, outputs = frozen(tmp_path, [record(0, "a", question=question, method=f"m{i}") for i in range(7)])
     assert (groups(outputs), groups(samples)) == ([3, 3, 1], [1])
     # A text of three bytes a letter fills a block in a third of the letters.
-    assert text_bytes({"a": "x" * 9, "b": "\u20ac" * 3, "c": None, "d": ["y", "\u20ac"], "e": 7}) == 9 + 9 + 4
+    assert text_bytes(["x" * 9, "\u20ac" * 3, None, ["y", "\u20ac"], 7]) == 9 + 9 + 4
 
 
 @pytest.mark.slow

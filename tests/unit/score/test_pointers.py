@@ -9,15 +9,15 @@ import pytest
 
 from ragpipe.core.sample import Anchor, Chunk, Citation, Output, Sample
 from ragpipe.runs.data_profile import DataProfile
-from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_row, table_of
+from ragpipe.store.table_rows import OUTPUTS, SAMPLES, output_row, sample_row, table_of_cells
 
 
 def warnings(folder: Path, *cases: tuple[dict[str, Any], dict[str, Any]], method: str = "m") -> list[str]:
     samples = [Sample(id=f"q{i}", question="?", **labels) for i, (labels, _) in enumerate(cases)]
     outputs = [Output(sample_id=f"q{i}", method=method, **fields) for i, (_, fields) in enumerate(cases)]
     rows = [output_row(output, i) for i, output in enumerate(outputs)]
-    pq.write_table(table_of([sample_row(sample) for sample in samples], SAMPLES), folder / "samples.parquet")
-    pq.write_table(table_of(rows, OUTPUTS), folder / "outputs.parquet")
+    pq.write_table(table_of_cells([sample_row(sample) for sample in samples], SAMPLES), folder / "samples.parquet")
+    pq.write_table(table_of_cells(rows, OUTPUTS), folder / "outputs.parquet")
     return DataProfile().read(folder / "samples.parquet", folder / "outputs.parquet").pointers.warnings()
 
 
