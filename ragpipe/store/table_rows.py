@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
-from pydantic_core import to_json
+from pydantic import ConfigDict
+from pydantic_core import from_json, to_json
 
-from ragpipe.core.sample import MOST, OUTPUT_KEY, Chunk, Output, PairedOutput, Policy, Sample
+from ragpipe.core.sample import MOST, OUTPUT_KEY, Output, PairedOutput, Policy, Sample
 from ragpipe.store.run_tables import (
     BATCH,
     batches_at,
@@ -164,8 +164,6 @@ INDEX = _schema(
     ("tokens", WHOLE, "tokens of these chunks; null = not in the manifest"),
 )
 
-_SAMPLE_READER, _OUTPUT_READER, _PAIR_READER = TypeAdapter(Sample), TypeAdapter(Output), TypeAdapter(PairedOutput)
-_CHUNKS_READER = TypeAdapter(list[Chunk] | None)
 _SAMPLE_ROW = OUTPUTS.get_field_index("sample_row")
 _CELLS_OF_SAMPLE = attrgetter(*SAMPLES.names)
 _CELLS_OF_OUTPUT = attrgetter(
@@ -205,21 +203,27 @@ def filled_columns(table: pa.Table) -> pa.Table:
 
 def sample_json(row: dict[str, Any]) -> bytes:
     """A row of `samples.parquet` as the JSON text of its sample: a quarter of the memory of the row. A column that is left out is null."""
-    return _json(row, SAMPLES)
+    plain = {name: value for name, value in row.items() if value is not None and name not in _JSON_OF_SAMPLE}
+    pieces = [f',"{name}":{row[name]}' for name in _JSON_OF_SAMPLE if row.get(name) is not None]  # they stand as they are
+    return to_json(plain)[:-1] + "".join(pieces).encode() + b"}"
 
 
 def sample_from(text: bytes) -> Sample:
     """A sample from its JSON text. Raises ValueError for a damaged one."""
-    return _SAMPLE_READER.validate_json(text)
+    return Sample.model_validate_json(text)
+
+
+class _OutputOfCells(Output):
+    model_config = ConfigDict(defer_build=True)
+    chunks: Any = None
 
 
 def output_from(row: dict[str, Any], *, cells: bool = False) -> Output:
     """A row of `outputs.parquet` as an output; a column that is left out is null. With `cells` its chunks stay the `ChunkCells` that they
     are. Raises ValueError for a damaged one. With a column `other_answer` it is one of a pair."""
-    reader = _PAIR_READER if OTHER_ANSWER in row else _OUTPUT_READER
-    output = reader.validate_json(_json(row, OUTPUTS, leave_out=("sample_row", "chunks")))
-    chunks = row.get("chunks")
-    return output.model_copy(update={"chunks": chunks if cells else _CHUNKS_READER.validate_python(chunks)})
+    noun = PairedOutput if OTHER_ANSWER in row else _OutputOfCells if cells else Output
+    given = ((name, value) for name, value in row.items() if value is not None)
+    return noun.model_validate({name: from_json(value) if name in _JSON_OF_OUTPUT else value for name, value in given})
 
 
 ChunkCells = namedtuple("ChunkCells", [field.name for field in CHUNK])  # type: ignore[misc]
@@ -286,13 +290,16 @@ def _chunk_lists(cases: Sequence[Sequence[tuple[Any, ...]] | None]) -> pa.ListAr
     )
 
 
-_JSON_COLUMNS = {id(schema): tuple(f.name for f in schema if is_json(f)) for schema in (SAMPLES, OUTPUTS)}
+_JSON_OF_SAMPLE, _JSON_OF_OUTPUT = (tuple(f.name for f in schema if is_json(f)) for schema in (SAMPLES, OUTPUTS))
 _USER_PARTS = frozenset({"meta", "recorded"})
-_JSON_CELLS = {
-    id(schema): [(schema.get_field_index(name), name not in _USER_PARTS) for name in _JSON_COLUMNS[id(schema)]]
-    for schema in (SAMPLES, OUTPUTS)
-}
-"""Place of each column, and whether fields without a value are left out: a None in the user's own parts stays."""
+
+
+def _json_cells(schema: pa.Schema) -> list[tuple[int, bool]]:
+    """Place of each column of JSON, and whether fields without a value are left out: a None in the user's own parts stays."""
+    return [(place, field.name not in _USER_PARTS) for place, field in enumerate(schema) if is_json(field)]
+
+
+_JSON_CELLS = {id(schema): _json_cells(schema) for schema in (SAMPLES, OUTPUTS)}
 
 
 def _with_json(cells: Cells, schema: pa.Schema) -> Cells:
@@ -304,14 +311,6 @@ def _with_json(cells: Cells, schema: pa.Schema) -> Cells:
         elif value is not None:
             cells[place] = "[]" if isinstance(value, list) else "{}"
     return cells
-
-
-def _json(row: dict[str, Any], schema: pa.Schema, leave_out: Collection[str] = ()) -> bytes:
-    """A row as the JSON object of its noun: plain cells are encoded, JSON cells stand as they are."""
-    as_json = _JSON_COLUMNS[id(schema)]
-    plain = {k: v for k, v in row.items() if v is not None and k not in as_json and k not in leave_out}
-    pieces = [f',"{name}":{row[name]}' for name in as_json if row.get(name) is not None]
-    return to_json(plain)[:-1] + "".join(pieces).encode() + b"}"
 
 
 Row = dict[str, Any]
