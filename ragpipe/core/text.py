@@ -238,11 +238,6 @@ def escape(text: str) -> str:
     return "'" + text if _FORMULA.match(text) else text
 
 
-def restore(text: str) -> str:
-    """The text that `escape` made this one of."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text
-
-
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#+!|~&]|://")
 
 

@@ -141,9 +141,8 @@ class CaseReader:
 
     def _decode(self, row: dict[str, Any], cells: bool) -> Case:
         """The case of a row. Raises `_INVALID` where the row is damaged, DataError where its sample is."""
-        place = row.pop("sample_row")
         output = output_from(row, cells=cells)
-        return Case(self._sample(place), output, self.iteration)
+        return Case(self._sample(row["sample_row"]), output, self.iteration)
 
     def _sample(self, row: int) -> Sample:
         with reading_table(self.samples, *_INVALID):

@@ -222,7 +222,7 @@ def output_from(row: dict[str, Any], *, cells: bool = False) -> Output:
     """A row of `outputs.parquet` as an output; a column that is left out is null. With `cells` its chunks stay the `ChunkCells` that they
     are. Raises ValueError for a damaged one. With a column `other_answer` it is one of a pair."""
     noun = PairedOutput if OTHER_ANSWER in row else _OutputOfCells if cells else Output
-    given = ((name, value) for name, value in row.items() if value is not None)
+    given = ((name, value) for name, value in row.items() if value is not None and name != "sample_row")
     return noun.model_validate({name: from_json(value) if name in _JSON_OF_OUTPUT else value for name, value in given})
 
 

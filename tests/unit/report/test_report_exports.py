@@ -15,7 +15,7 @@ import pytest
 from ragpipe.comparison.mode_table import mode_table
 from ragpipe.core.errors import DataError, OutputError
 from ragpipe.core.score import ScoreSpec
-from ragpipe.core.text import escape, restore
+from ragpipe.core.text import escape
 from ragpipe.report.exports import export_tables, write_csv, write_json_lines
 from ragpipe.report.settings import ReportSettings
 from ragpipe.runs.run_report import build_report, read_report_data
@@ -26,6 +26,12 @@ from ragpipe.testing.scripted import shipped_metric
 from tests.support.compared_runs import scored_run
 from tests.support.reports import html_of, markdown_of, terminal_of
 from tests.support.run_tables import Row
+
+
+def restore(cell: str) -> str:
+    """The text of a cell."""
+    return cell[1:] if cell.startswith("'") and escape(cell[1:]) == cell else cell
+
 
 CELLS = [
     ("=1+1", "'=1+1"), ("+44 20", "'+44 20"), ("-5 degrees", "'-5 degrees"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"), ("\rx", "'\rx"),
