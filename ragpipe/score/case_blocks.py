@@ -168,7 +168,7 @@ class RetrievedChunks:
         flags: NDArray[np.bool_] = self.lengths.is_valid().to_numpy(zero_copy_only=False)
         return flags
 
-    @property
+    @cached_property
     def counts(self) -> Whole:
         """Of each case the number of its chunks; 0 where they are not recorded."""
         counts: Whole = self.lengths.fill_null(0).to_numpy(zero_copy_only=False)

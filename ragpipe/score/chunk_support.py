@@ -100,12 +100,13 @@ class SupportCounts:
         self._types: dict[str, dict[str, GrowingArray[np.int64]]] = {}
 
     def add(self, block: CaseBlock, facts: Facts) -> None:
-        ends = np.cumsum(block.chunks.counts).tolist()
+        counts = block.chunks.counts
+        ends, starts = np.cumsum(counts), np.cumsum(counts) - counts
         columns: list[list[Any]] = []
         for name in (name for name in facts.columns if name in facts.measured):
             for case, text in zip(*facts.detail_rows(name, "claims"), strict=True):
                 columns = columns or [block.chunks.column(field).to_pylist() for field in ("id", "rank", "doc_type")]
-                ids, ranks, types = (column[ends[case] - block.chunks.counts[case] : ends[case]] for column in columns)
+                ids, ranks, types = (column[starts[case] : ends[case]] for column in columns)
                 if support := chunk_support(from_json(text), list(zip(ids, ranks, strict=True))):
                     self._add_case(name, self._n + int(case), support, types)
         self._n += len(block)
