@@ -20,7 +20,7 @@ from ragpipe.core.sample import OUTPUT_KEY
 from ragpipe.report.page_file import case_name
 from ragpipe.report.report_data import table_scores
 from ragpipe.score.iterations import members
-from ragpipe.store.run_tables import open_table
+from ragpipe.store.run_tables import BATCH, open_table
 
 Whole = NDArray[np.int64]
 
@@ -204,7 +204,7 @@ class _Columns:
         return self._file.read(columns=[name])[name]
 
     def questions(self) -> Iterator[str]:
-        for batch in self._file.iter_batches(columns=["question"]):
+        for batch in self._file.iter_batches(BATCH, columns=["question"]):
             for text in batch.column(0).to_pylist():
                 yield " ".join((text or "")[:QUESTION_MAX].split())
 

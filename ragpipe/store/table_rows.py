@@ -166,9 +166,8 @@ INDEX = _schema(
 
 _SAMPLE_ROW = OUTPUTS.get_field_index("sample_row")
 _CELLS_OF_SAMPLE = attrgetter(*SAMPLES.names)
-_CELLS_OF_OUTPUT = attrgetter(
-    *("repeat" if name == "sample_row" else name for name in OUTPUTS.names)
-)  # its place is filled later
+# `repeat` stands where `sample_row` comes
+_CELLS_OF_OUTPUT = attrgetter(*("repeat" if name == "sample_row" else name for name in OUTPUTS.names))
 _CHUNK_FIELDS = tuple(field.name for field in CHUNK)
 _CELLS_OF_CHUNK = attrgetter(*_CHUNK_FIELDS)
 _LIST_OF_CHUNKS = OUTPUTS.get_field_index("chunks")
