@@ -38,8 +38,7 @@ class Metric(BaseModel):
     - `needs`: parts of the case without which the metric is skipped, whether they are empty or not recorded.
     - `reads`: parts of the output that it uses too, and that may be empty: an empty part is a finding with a value. The
       metric is skipped where the data set does not record the part (`not_recorded: contexts`). Contexts of which only the ids are
-      known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere); a computed metric may then get chunks that
-      have the fields of a Chunk, and none of its methods.
+      known are enough where `reads_ids` is true (`not_recorded: context_texts` elsewhere).
     - `measures_retrieval`: it judges the retrieval although it neither needs nor reads contexts. A system that retrieves
       nothing by design gets no score of a metric that needs or reads contexts, or that measures retrieval.
     - `gives`: how its only score is declared; its name is that of the metric. Several are declared by `scores`.
@@ -222,7 +221,10 @@ class Metric(BaseModel):
 
 
 class Computed(Metric):
-    """A metric that asks no judge. It gets blocks of cases, so that it can work on arrays; each case is independent."""
+    """A metric that asks no judge. It gets blocks of cases, so that it can work on arrays; each case is independent. Where it needs no
+    more than the fields of chunks (`reads_cells`), it may get chunks that have none of the methods of a Chunk: half the time."""
+
+    reads_cells: ClassVar[bool] = False
 
     def compute(self, cases: Sequence[Case]) -> Sequence[Score | Sequence[Score]]:
         """One entry per case, in order. Cases with a `skip_reason` are not among them."""
@@ -240,11 +242,8 @@ class Computed(Metric):
 
 
 def read_cells_alone(metrics: Iterable[Metric]) -> bool:
-    """Whether the fields of chunks, as they stand in their table, are all that the metrics read."""
-    return all(
-        isinstance(metric, Computed) and (metric.reads_ids or "contexts" not in metric.required | metric.reads)
-        for metric in metrics
-    )
+    """Whether the fields of chunks are all that the metrics read of them."""
+    return all(isinstance(metric, Computed) and metric.reads_cells for metric in metrics)
 
 
 def computed_scores(metrics: Iterable[Metric]) -> set[str]:

@@ -160,7 +160,7 @@ class CaseRows:
 def read_case_rows(records: Path, metrics: Mapping[str, Any], in_full: int | None = None) -> CaseRows:
     """All cases of an iteration; `in_full` is how many of them the page has in full: the worst ones, with all cases of their questions
     (None: all). `metrics` is its `metrics.json`, or that of all iterations. Raises DataError."""
-    with open_table(records, OUTPUT_KEY) as file:
+    with open_table(records, (*OUTPUT_KEY, "question")) as file:
         table = _Columns(file)
         names = [name for name in table_scores(metrics) if name in table.known]
         headline = headline_scores(metrics, metrics, names)
@@ -219,7 +219,7 @@ class _Columns:
             passed = self.numbers(passed_name)
             codes[passed == 0], codes[passed == 1] = FAILED, PASSED
         if status_name in self.known:
-            status = pc.fill_null(self.read(status_name), "")
+            status = pc.fill_null(self.read(status_name).cast(pa.string()), "")
             for word, code in (("error", ERROR), ("skipped", SKIPPED), ("", ABSENT)):
                 codes[pc.equal(status, word).to_numpy()] = code
         return codes

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ragpipe.core.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.runs.table_rows import Measurement, PackedInputs, packed_inputs
 from ragpipe.store.run_tables import group_starts, open_parquet_file, reading_table
-from ragpipe.store.table_rows import filled_columns, output_from, rows_with_cells, sample_from, sample_json
+from ragpipe.store.table_rows import filled_columns, have_cells, output_from, rows_with_cells, sample_from, sample_json
 
 KEPT_BYTES = 64 << 20
 """Bytes of measurements, questions and replies that are kept: some 25,000 calls with five contexts each."""
@@ -85,9 +85,10 @@ class CaseReader:
 
     def block(self, index: int, start: int = 0, stop: int | None = None, *, cells: bool = False) -> Iterator[Case]:
         """The cases of one block, or of its rows from `start` to `stop` (not included), decoded one by one as they are asked for; with
-        `cells` their chunks are `ChunkCells`."""
+        `cells` their chunks may be `ChunkCells`."""
         with reading_table(self._path, *_INVALID):
             table = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop))
+            cells = cells and have_cells(table)
             rows = rows_with_cells(table) if cells else table.to_pylist()
             rows.reverse()
             while rows:

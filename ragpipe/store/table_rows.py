@@ -213,48 +213,47 @@ def sample_from(text: bytes) -> Sample:
 
 
 class _OutputOfCells(Output):
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, title="Output")
     chunks: Any = None
 
 
 def output_from(row: dict[str, Any], *, cells: bool = False) -> Output:
     """A row of `outputs.parquet` as an output; a column that is left out is null. With `cells` its chunks stay the `ChunkCells` that they
     are. Raises ValueError for a damaged one. With a column `other_answer` it is one of a pair."""
-    noun = PairedOutput if OTHER_ANSWER in row else _OutputOfCells if cells else Output
+    noun = _OutputOfCells if cells else PairedOutput if OTHER_ANSWER in row else Output
     given = ((name, value) for name, value in row.items() if value is not None and name != "sample_row")
     return noun.model_validate({name: from_json(value) if name in _JSON_OF_OUTPUT else value for name, value in given})
 
 
 ChunkCells = namedtuple("ChunkCells", [field.name for field in CHUNK])  # type: ignore[misc]
 """A chunk as it stands in its table: the fields of `Chunk`, and none of its methods. Takes a twentieth of the time."""
-_FILLED = ("id", "rank", "text", "policy")  # of every chunk
 
 
-def rows_with_cells(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows of `outputs.parquet` with each chunk as `ChunkCells`. Raises ValueError for what no chunk may have."""
-    rows: list[dict[str, Any]] = table.drop_columns([name for name in table.column_names if name == "chunks"]).to_pylist()
-    if "chunks" not in table.column_names:
-        return rows
-    lists = table["chunks"].combine_chunks()
-    chunks = lists.flatten()
-    _check_chunks(chunks)
-    cells = map(ChunkCells._make, zip(*(chunks.field(name).to_pylist() for name in _CHUNK_FIELDS), strict=True))
-    for row, size in zip(rows, pc.list_value_length(lists).to_pylist(), strict=True):
-        row["chunks"] = None if size is None else list(islice(cells, size))
-    return rows
-
-
-def _check_chunks(chunks: pa.StructArray) -> None:
+def have_cells(table: pa.Table) -> bool:
+    """Whether rows of `outputs.parquet` may be read with `ChunkCells`: no pairs, and every chunk is what a `Chunk` may be."""
+    if OTHER_ANSWER in table.column_names or "chunks" not in table.column_names or table["chunks"].type != CHUNKS:
+        return False
+    chunks = table["chunks"].combine_chunks().flatten()
     ranks, known = chunks.field("rank"), pa.array(get_args(Policy))
     rules = [
         chunks.is_valid(),
-        *(chunks.field(name).is_valid() for name in _FILLED),
+        *(chunks.field(name).is_valid() for name in ("id", "rank", "text", "policy")),
         pc.and_(pc.greater_equal(ranks, 1), pc.less_equal(ranks, MOST)),
         pc.is_in(chunks.field("policy"), value_set=known),
         pc.is_finite(chunks.field("score")),
     ]
-    if any(pc.any(pc.invert(rule)).as_py() for rule in rules):
-        raise ValueError("a chunk without an id or a text, or with a rank, score or policy that none has")
+    return not any(pc.any(pc.invert(rule)).as_py() for rule in rules)
+
+
+def rows_with_cells(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows of `outputs.parquet` with each chunk as `ChunkCells`, where they `have_cells`."""
+    rows: list[dict[str, Any]] = table.drop_columns("chunks").to_pylist()
+    lists = table["chunks"].combine_chunks()
+    chunks = lists.flatten()
+    cells = map(ChunkCells._make, zip(*(chunks.field(name).to_pylist() for name in _CHUNK_FIELDS), strict=True))
+    for row, size in zip(rows, pc.list_value_length(lists).to_pylist(), strict=True):
+        row["chunks"] = None if size is None else list(islice(cells, size))
+    return rows
 
 
 def output_columns(outputs: Path, names: Sequence[str] = OUTPUTS.names) -> list[str]:

@@ -27,6 +27,7 @@ class AttributionHitMetric(Computed):
     needs = frozenset({"labels", "citations"})
     reads = frozenset({"contexts"})
     reads_ids = True
+    reads_cells = True
     version = 2
 
     unit: Unit = Field(

@@ -23,6 +23,7 @@ class ExpectedCitationRecallMetric(Computed):
     needs = frozenset({"citations"})
     reads = frozenset({"contexts"})
     reads_ids = True
+    reads_cells = True
     version = 2
 
     def sample_skip_reason(self, sample: Sample) -> str | None:

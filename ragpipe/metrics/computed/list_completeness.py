@@ -23,6 +23,7 @@ class ListCompletenessMetric(Computed):
     """
 
     needs = frozenset({"answer"})
+    reads_cells = True
 
     def scores(self) -> tuple[ScoreSpec, ...]:
         surplus = ScoreSpec(f"{self.name}_surplus", None, None, higher_is_better=False, diagnostic=True)

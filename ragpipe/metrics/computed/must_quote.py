@@ -22,6 +22,7 @@ class MustQuoteMetric(Computed):
     gives = ScoreSpec("", binary=True)
     needs = frozenset({"answer"})
     reads = frozenset({"contexts"})
+    reads_cells = True
 
     quote_words: QuoteWords = 6
 

@@ -97,6 +97,8 @@ class RecordedMetric(Computed):
     mean. A value up to 1e-6 outside the scale is a rounding and counts as the end of the scale.
     """
 
+    reads_cells = True
+
     take: dict[str, RecordedScore] = Field(
         default_factory=dict, description="The recorded values to use as scores, by score name. Default: none."
     )

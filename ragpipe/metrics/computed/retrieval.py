@@ -58,6 +58,7 @@ class RetrievalMetric(Computed):
     needs = frozenset({"labels"})
     reads = frozenset({"contexts"})
     reads_ids = True
+    reads_cells = True
 
     k: list[int] = Field(default=[1, 3, 5, 10], description="Cut-offs, in ranks: every measure is given at each of them.")
     unit: Unit = Field(

@@ -21,6 +21,7 @@ class ScopeMissMetric(Computed):
     gives = ScoreSpec("", higher_is_better=False, binary=True)
     needs = frozenset({"labels"})
     measures_retrieval = True
+    reads_cells = True
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
         return super().sample_skip_reason(sample) or (None if _paths(sample) else "no_gold_paths")

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+from ragpipe.core.errors import DataError
 from ragpipe.core.sample import Chunk, Turn
 from ragpipe.core.score import ScoreSpec
 from ragpipe.core.usage import Price
-from ragpipe.report.case_rows import ABSENT, ERROR, FAILED, NO_VERDICT, PASSED, SKIPPED, CaseRows
+from ragpipe.report.case_rows import ABSENT, ERROR, FAILED, NO_VERDICT, PASSED, SKIPPED, CaseRows, read_case_rows
 from ragpipe.report.console import Console
 from ragpipe.report.model import Chart, Report, Section, plain_text
 from ragpipe.report.page_file import page_html
@@ -345,3 +347,11 @@ def test_a_judge_that_is_not_calibrated_says_so_whatever_it_is(tmp_path: Path, j
     score(tmp_path, PAGE_SPECS, judge={"label": judge, "calibrated": calibrated})
     said = "The judge is not calibrated against human labels: how often its verdicts are right is not known"
     assert (said in page(tmp_path)) is (calibrated is None)
+
+
+def test_a_page_of_records_without_a_column_names_them(tmp_path: Path) -> None:
+    report_of_rows(tmp_path, rows_of(bot=[0.0, 1.0]))
+    records = RunFolder(tmp_path).iteration(1).records
+    pq.write_table(pq.read_table(records).drop_columns("question"), records)
+    with pytest.raises(DataError, match="no column question"):
+        read_case_rows(records, json.loads((records.parent / "metrics.json").read_text()))

@@ -405,3 +405,30 @@ def test_a_chunk_that_none_can_be_is_a_damaged_table(tmp_path: Path, field: str,
     pq.write_table(table.set_column(table.schema.get_field_index("chunks"), table.schema.field("chunks"), column), paths[1])
     with pytest.raises(DataError):
         list(CaseReader(*paths).block(0, cells=cells))
+
+
+@pytest.mark.parametrize("change", ["pairs", "other types"])
+def test_other_tables_have_chunks_whoever_reads_them(tmp_path: Path, change: str) -> None:
+    samples, outputs = frozen(tmp_path, [record(i, "a") for i in range(2)])
+    table = pq.read_table(outputs)
+    if change == "pairs":
+        table = table.append_column("other_answer", pa.array(["b", None]))
+    else:
+        chunks = table.schema.get_field_index("chunks")
+        table = table.set_column(chunks, "chunks", pa.array([[{"id": "c", "rank": 1}], []]))
+    pq.write_table(table, outputs)
+    cases = list(CaseReader(samples, outputs).block(0, cells=True))
+    assert (type(cases[0].contexts[0]), cases[0].other_answer) == (Chunk, "b" if change == "pairs" else None)
+
+
+class Whole(Words):
+    """Takes chunks for what they are."""
+
+    def compute(self, cases: Sequence[Case]) -> list[list[Score]]:
+        assert all(type(chunk) is Chunk for case in cases for chunk in case.contexts)
+        return super().compute(cases)
+
+
+def test_a_metric_that_does_not_say_otherwise_gets_chunks(tmp_path: Path) -> None:
+    judged(tmp_path / "a", [Whole(name="w")], ["one", "two"], block=2)
+    judged(tmp_path / "b", [Whole(name="w")], ["one", "two"], block=2, largest=1)
