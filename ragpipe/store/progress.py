@@ -21,7 +21,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAda
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
-from ragpipe.core.digest import name_digest, sha256
+from ragpipe.core.digest import sha256
 from ragpipe.core.errors import OutputError
 from ragpipe.core.sample import CaseKey
 from ragpipe.store.files import atomic_write, is_disk_full, json_bytes, open_regular
@@ -69,7 +69,7 @@ class ProgressView:
     def __init__(self, path: Path, *, name: str, iteration: int, total: int):
         self.path, self.name, self.iteration, self.total = Path(path), name, iteration, total
         self._entries: deque[FinishedCase] = deque(maxlen=SHOWN)
-        self._known: set[bytes] = set()
+        self._known: set[int] = set()  # hashes of their names
         self._updated = iso_time()
         self._state: ProgressState | None = None
         self._next = 0.0
@@ -86,7 +86,7 @@ class ProgressView:
             return
         with self._lock:
             for finished in cases:
-                name = name_digest(*map(str, finished.case))
+                name = hash(finished.case)
                 if name in self._known:
                     self._entries = deque((entry for entry in self._entries if entry.case != finished.case), SHOWN)
                 self._known.add(name)
