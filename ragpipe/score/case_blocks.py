@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ragpipe.core.errors import RagpipeError
 from ragpipe.core.sample import OUTPUT_KEY, CaseKey
-from ragpipe.store.run_tables import batches, columns_at, open_table, schema_of
+from ragpipe.store.run_tables import batches, batches_in, open_parquet_file, open_table, reading_table, schema_in
 from ragpipe.store.table_rows import OUTPUTS, SAMPLES
 
 SCORE_COLUMNS = (*OUTPUT_KEY, "iteration", "metric", "score_name", "value", "status", "reason")
@@ -68,13 +68,15 @@ def aligned(
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """All cases: rows of the outputs (at most `size`, with the columns `of_outputs`, `sample_row` among them) with the rows of
     the samples that they belong to, in the same order."""
-    with open_table(outputs, of_outputs) as file:
+    with open_parquet_file(samples, of_samples) as labels, open_table(outputs, of_outputs) as file:
+        schema = schema_in(labels, of_samples)
         for group in range(file.num_row_groups):
             row_group = file.metadata.row_group(group)
             fitting = max(1, row_group.num_rows * BLOCK_BYTES // max(1, row_group.total_byte_size))
             for batch in file.iter_batches(min(size, fitting), row_groups=[group], columns=list(of_outputs)):
                 different, places = np.unique(batch["sample_row"].to_numpy(), return_inverse=True)
-                rows = columns_at(samples, different, of_samples).combine_chunks()
+                with reading_table(samples):
+                    rows = pa.Table.from_batches(batches_in(labels, different, of_samples), schema).combine_chunks()
                 if len(rows) < len(different):
                     raise RagpipeError(f"outputs.parquet names sample row {different[-1]}, samples.parquet lacks it")
                 yield pa.Table.from_batches([batch]), rows.take(pa.array(places))
@@ -86,8 +88,8 @@ class ScoreRows:
     def __init__(self, path: Path, columns: Sequence[str] = SCORE_COLUMNS):
         self._path = path
         self._batches = batches(path, columns, size=_BATCH)
-        schema = schema_of(path)
-        self._held: pa.Table = pa.schema([schema.field(name) for name in columns]).empty_table()
+        with open_table(path, columns) as file:
+            self._held: pa.Table = schema_in(file, columns).empty_table()
         self._keys, self._starts = list[Key](), case_starts(self._held)  # of the cases in the rows held
 
     def take(self, keys: Sequence[Key]) -> tuple[pa.Table, Whole]:

@@ -201,21 +201,34 @@ def batches_at(path: Path, places: NDArray[np.int64], columns: Sequence[str] | N
     """The rows at these places (from 0, rising): all columns, or those named. Row groups without one are not read. Raises
     DataError."""
     with open_table(path, columns or ()) as file:
-        start = 0
-        for group in range(file.num_row_groups):
-            end = start + file.metadata.row_group(group).num_rows
-            in_group = places[slice(*np.searchsorted(places, [start, end]))] - start
-            for first, batch in _numbered_batches(file, group, columns) if len(in_group) else ():
-                in_batch = in_group[slice(*np.searchsorted(in_group, [first, first + batch.num_rows]))] - first
-                if len(in_batch):
-                    yield batch if len(in_batch) == batch.num_rows else batch.take(pa.array(in_batch))
-            start = end
+        yield from batches_in(file, places, columns)
+
+
+def batches_in(
+    file: pq.ParquetFile, places: NDArray[np.int64], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `batches_at`, of an open table. Raises errors of pyarrow."""
+    start = 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        in_group = places[slice(*np.searchsorted(places, [start, end]))] - start
+        for first, batch in _numbered_batches(file, group, columns) if len(in_group) else ():
+            in_batch = in_group[slice(*np.searchsorted(in_group, [first, first + batch.num_rows]))] - first
+            if len(in_batch):
+                yield batch if len(in_batch) == batch.num_rows else batch.take(pa.array(in_batch))
+        start = end
 
 
 def columns_at(path: Path, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
     """As `batches_at`, in memory at once. Raises DataError."""
-    schema = schema_of(path)
-    return pa.Table.from_batches(batches_at(path, places, columns), schema=pa.schema([schema.field(name) for name in columns]))
+    with open_table(path, columns) as file:
+        return pa.Table.from_batches(batches_in(file, places, columns), schema=schema_in(file, columns))
+
+
+def schema_in(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Schema:
+    """These columns of an open table."""
+    schema = file.schema_arrow
+    return pa.schema([schema.field(name) for name in columns])
 
 
 def _numbered_batches(file: pq.ParquetFile, group: int, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
