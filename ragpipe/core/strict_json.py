@@ -30,7 +30,7 @@ class InvalidJson(ValueError):
 def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
     """Parse one JSON value; with `nan_is_null` a bare NaN in it is None. Raises InvalidJson."""
     try:
-        value = from_json(text, allow_inf_nan=False)  # takes half the time, and does not say what is wrong
+        value = from_json(text, allow_inf_nan=False)  # faster, and does not say what is wrong
     except (ValueError, TypeError):  # half a character in the text itself
         return _loads(text, nan_is_null=nan_is_null)
     if not _is_plain(value, text):
@@ -43,7 +43,8 @@ def strict_loads(text: str, *, nan_is_null: bool = False) -> Any:
 def _is_plain(value: Any, text: str) -> bool:
     """Whether no name of an object stands twice in the text, and no number of the value is infinite.
 
-    Each name is one colon, and the others stand within texts: a name, or a text, that the value has lost leaves too many.
+    Behind each name stands a colon, and all other colons stand within texts. The value has one of two equal names alone: the colon of
+    the other would be left over.
     """
     names, texts, inner = 0, list[str](), list[Any]([[value]])
     for item in inner:  # which grows

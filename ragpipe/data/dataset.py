@@ -378,8 +378,9 @@ class SeenCases:
             self._last = sample
             self._samples[name] = content_digest(sample) + case + where.encode("utf-8", "surrogatepass")
             return True
-        content, first, place = known[:DIGEST_BYTES], known[DIGEST_BYTES : 2 * DIGEST_BYTES], known[2 * DIGEST_BYTES :]
-        stands_at = place.decode("utf-8", "surrogatepass") if case == first else self._others.get(case)
+        content, first = known[:DIGEST_BYTES], known[DIGEST_BYTES : 2 * DIGEST_BYTES]
+        place = known[2 * DIGEST_BYTES :].decode("utf-8", "surrogatepass")
+        stands_at = place if case == first else self._others.get(case)
         if stands_at is not None:  # it may be the same place: one record with two outputs of a method
             text, fix = f"id {sample.id!r}", "give each question its own id"
             if output:
@@ -394,8 +395,8 @@ class SeenCases:
         self._last = sample
         if content != content_digest(sample):
             fix = "give the sample another id, or the same question, references and labels everywhere"
-            what, first_place = f"id {sample.id!r} with another sample content", place.decode("utf-8", "surrogatepass")
-            self._faults.add(where, "id", what, f"the one of {first_place}", fix + _or_an_id(sample))
+            what = f"id {sample.id!r} with another sample content"
+            self._faults.add(where, "id", what, f"the one of {place}", fix + _or_an_id(sample))
             return False
         return True
 

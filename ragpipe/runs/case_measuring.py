@@ -79,7 +79,7 @@ class CaseMeasuring:
 
     @property
     def reads_cells(self) -> bool:
-        """Whether the metrics read nothing but the fields of chunks."""
+        """Whether the fields of chunks are all that the metrics read of them."""
         return read_cells_alone(self._metrics)
 
     async def measure(self, case: Case) -> list[Measurement]:

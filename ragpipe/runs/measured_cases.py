@@ -14,7 +14,7 @@ import pyarrow as pa
 from ragpipe.core.sample import OUTPUT_KEY, Case, CaseKey, Sample
 from ragpipe.runs.table_rows import Measurement, PackedInputs, packed_inputs
 from ragpipe.store.run_tables import group_starts, open_parquet_file, reading_table
-from ragpipe.store.table_rows import filled_columns, have_cells, output_from, rows_with_cells, sample_from, sample_json
+from ragpipe.store.table_rows import filled_columns, has_plain_chunks, output_from, rows_with_cells, sample_from, sample_json
 
 KEPT_BYTES = 64 << 20
 """Bytes of measurements, questions and replies that are kept: some 25,000 calls with five contexts each."""
@@ -88,7 +88,7 @@ class CaseReader:
         `cells` their chunks may be `ChunkCells`."""
         with reading_table(self._path, *_INVALID):
             table = filled_columns(self._rows(index, start, self.size(index) if stop is None else stop))
-            cells = cells and have_cells(table)
+            cells = cells and has_plain_chunks(table)
             rows = rows_with_cells(table) if cells else table.to_pylist()
             rows.reverse()
             while rows:

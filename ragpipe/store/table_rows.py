@@ -218,18 +218,18 @@ class _OutputOfCells(Output):
 
 
 def output_from(row: dict[str, Any], *, cells: bool = False) -> Output:
-    """A row of `outputs.parquet` as an output; a column that is left out is null. With `cells` its chunks stay the `ChunkCells` that they
-    are. Raises ValueError for a damaged one. With a column `other_answer` it is one of a pair."""
+    """A row of `outputs.parquet` as an output; a column that is left out is null. With `cells` its chunks stay the `ChunkCells` that
+    `rows_with_cells` made of them. Raises ValueError for a damaged one. With a column `other_answer` it is one of a pair."""
     noun = _OutputOfCells if cells else PairedOutput if OTHER_ANSWER in row else Output
     given = ((name, value) for name, value in row.items() if value is not None and name != "sample_row")
     return noun.model_validate({name: from_json(value) if name in _JSON_OF_OUTPUT else value for name, value in given})
 
 
 ChunkCells = namedtuple("ChunkCells", [field.name for field in CHUNK])  # type: ignore[misc]
-"""A chunk as it stands in its table: the fields of `Chunk`, and none of its methods. Takes a twentieth of the time."""
+"""A chunk as it stands in its table: the fields of `Chunk`, and none of its methods."""
 
 
-def have_cells(table: pa.Table) -> bool:
+def has_plain_chunks(table: pa.Table) -> bool:
     """Whether rows of `outputs.parquet` may be read with `ChunkCells`: no pairs, and every chunk is what a `Chunk` may be."""
     if OTHER_ANSWER in table.column_names or "chunks" not in table.column_names or table["chunks"].type != CHUNKS:
         return False
@@ -246,7 +246,7 @@ def have_cells(table: pa.Table) -> bool:
 
 
 def rows_with_cells(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows of `outputs.parquet` with each chunk as `ChunkCells`, where they `have_cells`."""
+    """Rows of `outputs.parquet` with each chunk as `ChunkCells`; of a table that `has_plain_chunks`."""
     rows: list[dict[str, Any]] = table.drop_columns("chunks").to_pylist()
     lists = table["chunks"].combine_chunks()
     chunks = lists.flatten()

@@ -127,7 +127,8 @@ def test_in_code_nothing_is_markup(text):
 
 REFUSED = [
     '{"a": 1, "a": 2}', '{"a": 1, "b": {"c": 1, "c": 1}}', '{"a": "x\\u0022:", "b": 1, "b": 2}', '{"\\u0061": 1, "a": 2}', '{"a": 1e999}',
-    '{"a":1,"a" :2}', '{"a": "b: c", "x":\t1, "x"\n: 2}', '[{"a": ":"}, {"a":1, "a":2}]', "[[2], [-1e999]]", "1e999", '{"a":1,"a":"\\u003A"}', '{":":1,"a":":","a":2}', f"[{'9' * 400}.0]",
+    '{"a":1,"a" :2}', '{"a": "b: c", "x":\t1, "x"\n: 2}', '[{"a": ":"}, {"a":1, "a":2}]', "[[2], [-1e999]]", "1e999",
+    '{"a":1,"a":"\\u003A"}', '{":":1,"a":":","a":2}', f"[{'9' * 400}.0]",
     '{"a": NaN}', '{"a": -Infinity}', '"\\ud800"', "[" * 101 + "]" * 101, "1" * 4301, '{"a": 1} x', "\ufeff{}",
 ]  # fmt: skip
 
@@ -138,18 +139,10 @@ def test_what_is_not_strict_json_is_refused(text):
         strict_json.strict_loads(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ' {"a": "Infinity"}\n',
-        '"\ud800"',
-        '{"a:b": ":", "b": "\\u003a", "c" : 1}',
-        '"\\ud83d\\ude00"',
-        "[" * 100 + "]" * 100,
-        "null",
-        '{"a": 1.5, "b": [true]}',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    ' {"a": "Infinity"}\n', '"\ud800"', '{"a:b": ":", "b": "\\u003a", "c" : 1}', '"\\ud83d\\ude00"', "[" * 100 + "]" * 100, "null",
+    '{"a": 1.5, "b": [true]}',
+])  # fmt: skip
 def test_all_other_json_is_read_as_json_reads_it(text):
     assert strict_json.strict_loads(text) == json.loads(text)
 
