@@ -151,12 +151,6 @@ def cost_lines(data: ReportData) -> Iterator[RichText]:
         yield ("price unknown: ", Verbatim(reasons[0]), more)
 
 
-def judge_without_calls(metrics: Mapping[str, Any], used: Mapping[str, Any]) -> str:
-    """The name of a judge that computes: the weights that it used, the rules judge, or a judge of the user's."""
-    label = str(metrics["judge"]["label"])
-    return next(iter(weights_of(used)), "the rules judge" if label.startswith("rules-") else f"the judge {label}")
-
-
 def _judge_cost(cost: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
     """The calls that the results use and their price, and what this start paid of it where that is not all."""
     used, spent, wasted = cost["used"], cost["spent"], cost["wasted"]
@@ -165,7 +159,8 @@ def _judge_cost(cost: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
     if used["calls_computed"] == used["calls"]:
         if missing := sum(used["failures"].get(kind, 0) for kind in ("missing_reply", "budget")):
             return f"no call; {plural(missing, 'reply is', 'replies are')} not stored"
-        judge = "judge" if weights_of(used) else judge_without_calls(metrics, used).removeprefix("the ")
+        label = str(metrics["judge"]["label"])
+        judge = "judge" if weights_of(used) else "rules judge" if label.startswith("rules-") else f"judge {label}"
         return f"{judge} {plural(used['calls'], 'check')}, no call"
     if is_recorded(used, spent):
         return f"judge {plural(used['calls'], 'recorded reply', 'recorded replies')}, no call"

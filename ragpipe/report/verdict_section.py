@@ -12,7 +12,6 @@ from ragpipe.core.text import on_one_line
 from ragpipe.core.usage import Usage
 from ragpipe.core.version import FORMAT
 from ragpipe.report.charts import LimitRow, Marks, axis_limit, limit_table
-from ragpipe.report.cost_section import judge_without_calls
 from ragpipe.report.model import (
     EVERYWHERE,
     HTML,
@@ -42,6 +41,7 @@ from ragpipe.report.report_data import (
     score_cell,
     times_100,
     times_of,
+    weights_of,
 )
 from ragpipe.report.styled_text import bracketed, difference_text, is_free, percentage, plural, price, whole
 from ragpipe.score.aggregate import due
@@ -68,7 +68,7 @@ def _remarks(data: ReportData) -> Iterator[RichText]:
     elif sent:
         yield f"{plural(sent, 'judge call')}, {price(Usage.from_json(used))}"
     elif used["uses"]:
-        yield (Verbatim(judge_without_calls(data.metrics, used)), ": no call, no cost")
+        yield (*(Verbatim(f"{name}: ") for name in weights_of(used)[:1]), "no judge call, no cost")
 
 
 _RANKS = {"blocked": 0, "warned": 1, "passed": 2, "reported": 3}

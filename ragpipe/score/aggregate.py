@@ -354,21 +354,19 @@ def _composed(score: ScoreLedger, parts: Sequence[Lost]) -> Lost:
 
 
 def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> list[str]:
-    """A warning for the scores of a summary whose coverage is under the floor, one for all that lost the same number of
-    judgements of as many for the same causes."""
-    by_loss: dict[str, list[str]] = {}
+    """A warning for the scores of a summary whose coverage is under the floor, one for all that lost as much for the same causes."""
+    by_causes: dict[str, dict[str, list[str]]] = {}
     for name, score in scores.items():
         if score["coverage"] is None or score["coverage"] >= floor:
             continue
         kinds = [f"{kind} {count}" for kind, count in score.get("errors", {}).items()]
         words = (("n_system_error", "system errors"), ("n_not_recorded", "not recorded"))
         kinds += [f"{word} {score[key]}" for key, word in words if key in score]
-        loss = (
-            f"only {score['n_ok']} of {due(score)} judgements came out "
-            f"({score['coverage']:.1%}, floor {floor:.0%}; {', '.join(kinds)})"
-        )
-        by_loss.setdefault(loss, []).append(name)
-    return [f"{loss}: {_listed(names)}" for loss, names in by_loss.items()]
+        came_out = f"{score['n_ok']} of {due(score)} ({score['coverage']:.1%})"
+        by_causes.setdefault(", ".join(kinds), {}).setdefault(came_out, []).append(name)
+    start = f"too few judgements came out (floor {floor:.0%}; "
+    listed = {causes: [f"{n} for {_listed(names)}" for n, names in lots.items()] for causes, lots in by_causes.items()}
+    return [f"{start}{causes}): {'; '.join(lots)}" for causes, lots in listed.items()]
 
 
 def _listed(names: Sequence[str]) -> str:

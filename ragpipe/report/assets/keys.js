@@ -8,24 +8,27 @@ class Keys {
   constructor(bindings, button) {
     this.bindings = bindings;
     this.off = remembered("ragpipe.keys") === "off";
-    this.dialog = this.makeDialog();
-    document.body.append(this.dialog);
-    button.addEventListener("click", () => this.dialog.showModal());
+    button.addEventListener("click", () => this.show());
     document.addEventListener("keydown", (event) => this.press(event));
   }
 
   press(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || this.dialog.open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || this.dialog?.open) return;
     const inField = event.target.closest?.("input, textarea, select, [contenteditable]");
     const quiet = this.off || (inField && inField.type !== "checkbox" && inField.type !== "radio");
     if (event.key === "?" && !quiet) {
       event.preventDefault();
-      this.dialog.showModal();
+      this.show();
       return;
     }
     const binding = this.bindings.find(({ keys }) => keys.includes(event.key));
     if (!binding || (quiet && !binding.always)) return;
     if (binding.run(event) !== false) event.preventDefault();
+  }
+
+  show() {
+    this.dialog ??= document.body.appendChild(this.makeDialog());
+    this.dialog.showModal();
   }
 
   makeDialog() {

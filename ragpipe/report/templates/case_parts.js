@@ -45,7 +45,7 @@ const cellText = (value) => (value === true ? "yes" : value === false ? "no" : S
 /** One part of a score's details: a list, findings of objects, a table, or single values in a line. */
 function detailBlock(block) {
   const { n: name, h: heads = [], r: rows = [] } = block;
-  const isFound = heads.includes("reason") || rows.some((row) => row.some((value) => typeof value === "boolean"));
+  const isFound = heads.some((head) => ["reason", "verdict"].includes(head)) || rows.some((row) => row.some((value) => typeof value === "boolean"));
   const short = name ? [] : rows.filter(([, value]) => cellText(value).length < 40);
   return [
     name && rows.length + (block.i ?? []).length > 0 && make("span", { class: "small", text: name }),
@@ -64,10 +64,10 @@ function finding(heads, row) {
   const parts = Object.fromEntries(heads.map((head, place) => [head, row[place]]).filter(([, value]) => value !== "" && value !== "[]"));
   const judged = "verdict" in parts ? "verdict" : heads.find((head) => typeof parts[head] === "boolean");
   const word = { true: judged, false: `not ${judged}` }[parts[judged]] ?? parts[judged];
-  const about = ["claim", "text"].find((head) => head in parts) ?? heads.find((head) => typeof parts[head] === "string");
+  const about = ["claim", "text"].find((head) => head in parts) ?? heads.find((head) => head !== judged && typeof parts[head] === "string");
   const others = Object.keys(parts).filter((head) => ![about, judged].includes(head) && !(head === "supported" && judged === "verdict"));
   return make("li", {},
-    judged && [make("span", { class: `badge ${/^(not|un|contra|no)/.test(word) ? "bad" : "good"}`, text: word }), " "], parts[about],
+    judged && [make("span", { class: `badge ${/^(no|neither|un|contra)/i.test(word) ? "bad" : "good"}`, text: word }), " "], parts[about],
     others.map((head) => make("span", { class: "small", text: head === "reason" ? parts[head] : `${head}: ${cellText(parts[head])}` })));
 }
 

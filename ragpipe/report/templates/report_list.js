@@ -61,7 +61,7 @@ class ReportPage extends ListPage {
     this.repeats = Math.max(...index.repeat);
     this.lowQuestions = index.questions.map((text) => text.toLowerCase());
     this.differing = new Map();
-    this.fillColumnsMenu();
+    byId("columns").addEventListener("toggle", () => this.fillColumnsMenu(), { once: true });
     matchMedia("(max-width: 900px)").addEventListener("change", () => this.refresh());
   }
 
@@ -107,7 +107,7 @@ class ReportPage extends ListPage {
 
   fillColumnsMenu() {
     const pick = () => this.address.set({ cols: [...byId("columns-of").querySelectorAll("input:checked")].map((box) => box.value).join(",") });
-    byId("columns-of").append(...this.index.scores.map(({ name }) => make("label", {}, make("input", { type: "checkbox", value: name, onchange: pick }), ` ${name}`)));
+    byId("columns-of").append(...this.index.scores.map(({ name }) => make("label", {}, make("input", { type: "checkbox", value: name, checked: this.shownScores.includes(name), onchange: pick }), ` ${name}`)));
   }
 
   /** A value that came by the address is offered by its control too. */

@@ -109,7 +109,9 @@ def test_a_row_is_a_question_or_a_case_and_heads_order(shown: OpenPage) -> None:
     page.select_option("#view", "cases")
     page.select_option("#sort", "worst")
     assert shown.shown()[:3] == ["q00/base/1", "q01/base/1", "q01/new/1"]
+    assert not page.query_selector("#columns-of input, dialog"), "what is closed is no part of the page"
     page.click("#columns summary")
+    page.wait_for_selector("#columns-of input[value=grade]:checked")
     page.check("#columns-of input[value='hit@1']")
     assert shown.address() == "#v=1&view=cases&cols=grade%2Chit%401"
     page.click("#list-head button:text('hit@1')")

@@ -9,7 +9,7 @@ from ragpipe.core.errors import RagpipeError
 from ragpipe.core.score import ScoreSpec, warning_texts
 from ragpipe.core.usage import Price, Usage
 from ragpipe.judge.settings import PriceSettings
-from ragpipe.score.aggregate import unit_value
+from ragpipe.score.aggregate import coverage_warnings, unit_value
 from ragpipe.score.settings import ScoringSettings
 from tests.support.run_tables import Chunk, Citation, Row, records, score, spent, stored, write_run
 
@@ -153,8 +153,23 @@ def test_metrics_count_every_status(tmp_path: Path) -> None:
     # 5, 2, 4 on 1..5 of the questions q1 q1 q2: one of two questions is no ground for more than this
     assert (correctness["interval"]["method"], correctness["interval"]["too_few"]) == ("wilson_n_eff", True)
     assert (found["n_cases"], found["n_samples"]) == (7, 4)
-    assert any("only 3 of 5 judgements came out" in w for w in warning_texts(found))
+    assert any("3 of 5 (60.0%) for correctness" in w for w in warning_texts(found))
     assert any("not finished" in w for w in warning_texts(found))
+
+
+def test_scores_that_lost_judgements_for_the_same_causes_share_a_warning() -> None:
+    down = {"n_error": 0, "n_system_error": 1}
+    scores: dict[str, dict[str, Any]] = {
+        "a": {"n_ok": 3, "coverage": 0.75, **down},
+        "b": {"n_ok": 4, "n_error": 0, "coverage": 1.0},
+        "c": {"n_ok": 3, "coverage": 0.75, **down},
+        "d": {"n_ok": 2, "n_error": 2, "coverage": 0.5, "errors": {"refused": 2}},
+        "e": {"n_ok": 1, "coverage": 0.5, **down},
+    }
+    assert coverage_warnings(scores, 0.95) == [
+        "too few judgements came out (floor 95%; system errors 1): 3 of 4 (75.0%) for a, c; 1 of 2 (50.0%) for e",
+        "too few judgements came out (floor 95%; refused 2): 2 of 4 (50.0%) for d",
+    ]
 
 
 def test_breakdowns_and_too_many_values(tmp_path: Path) -> None:
