@@ -9,13 +9,13 @@ import sys
 from typing import NoReturn
 
 from ragpipe.core.errors import SignalReceived, interrupt_behind
-from ragpipe.store.processes import collect_new_garbage, give_memory_back
+from ragpipe.store.processes import collect_new_garbage, spare_the_system
 
 
 def main() -> None:
     """Run ragpipe on the words of the command line and leave with its exit code."""
     _raise_on_signals()
-    give_memory_back()
+    spare_the_system()
     gc.disable()  # until the task begins
     try:
         from ragpipe.cli.command_line import main as run

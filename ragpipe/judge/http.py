@@ -61,7 +61,7 @@ class HttpConnections:
         via = proxy.url if proxy else None
         try:
             async with self._open().request(
-                method, url, data=body, headers=sent_headers, allow_redirects=False, proxy=via
+                method, url, data=aiohttp.BytesPayload(body), headers=sent_headers, allow_redirects=False, proxy=via
             ) as response:
                 if response.status == _PROXY_REFUSED:
                     found = f"the proxy {proxy or 'on the way'} wants another user or password (status 407)"

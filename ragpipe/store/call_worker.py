@@ -33,6 +33,7 @@ from ragpipe.store.ledger import (
 from ragpipe.store.transfer import LastResortFile
 
 GROUP = 512  # requests per transaction
+PACE_S = 0.005  # between two turns: what comes meanwhile shares a transaction, and a wake-up of the event loop
 SYNC_S = 2.0
 PAID_ALONE_S = 0.5
 LAST_POLL_S = 0.5
@@ -75,7 +76,7 @@ class CallWorker(threading.Thread):
         self._waiting: list[GetOrClaimRequest] = []  # another store holds the claim on their key
         self._granted: dict[str, asyncio.AbstractEventLoop] = {}  # by key, the loop of the task that has the claim
         self._group: list[StoreRequest] = []  # what this turn works on
-        self._next_beat = self._next_sync = 0.0
+        self._next_beat = self._next_sync = self._next_turn = 0.0
         self._abort_reason: BaseException | None = None
         self._end_lock = threading.RLock()  # a signal may make the thread that sends send again
         self._has_ended = False  # nothing is taken from the queue any more
@@ -158,8 +159,10 @@ class CallWorker(threading.Thread):
         group: list[StoreRequest] = []
         with suppress(queue.Empty):
             group.append(self._queue.get(timeout=max(0.0, wake - time.monotonic())))
+            time.sleep(max(0.0, self._next_turn - time.monotonic()))
             while len(group) < GROUP and not isinstance(group[-1], StopRequest):
                 group.append(self._queue.get_nowait())
+        self._next_turn = time.monotonic() + PACE_S
         return group
 
     def _write(self, puts: Sequence[PutRequest], releases: Sequence[ReleaseRequest]) -> list[RequestOutcome]:

@@ -140,14 +140,15 @@ class ProgressView:
             "statistics": statistics,
         }
         state = {} if self._state is None else {"state": self._state.as_json()}
-        entries = [*map(_shown, self._entries)]
         if done <= SHOWN:
-            return {**head, **state, "entries": entries}
+            return {**head, **state, "entries": [*map(_shown, self._entries)]}
         head |= {**state, "journal": JOURNAL, "entries": []}
-        left, first = MOST_BYTES - len(_indented(head)), len(entries)
-        while first and (left := left - len(_indented({"entries": [entries[first - 1]]}))) >= 0:
-            first -= 1
-        return {**head, "entries": entries[first:]}
+        left, newest = MOST_BYTES - len(_indented(head)), list[dict[str, Any]]()
+        for entry in map(_shown, reversed(self._entries)):
+            if (left := left - len(_indented({"entries": [entry]}))) < 0:
+                break
+            newest.append(entry)
+        return {**head, "entries": newest[::-1]}
 
     def _write(self, *, durable: bool) -> None:
         try:
