@@ -36,15 +36,11 @@ from ragpipe.store.table_rows import (
     sample_from,
     sample_json,
     table_of,
+    table_schema,
 )
 
 LABELS_FOLDER = "labels"
 DRAW, DRAWN, LABELS = "draw.json", "draw.parquet", "labels.parquet"
-
-
-def table_schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
-    """A schema of columns with their descriptions."""
-    return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in columns])
 
 
 _CASE = (

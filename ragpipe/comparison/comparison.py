@@ -42,7 +42,7 @@ from ragpipe.stats.difference_verdict import DifferenceVerdict, benjamini_hochbe
 from ragpipe.stats.intervals import estimate_rate
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import batches, read_columns
-from ragpipe.store.table_rows import INDEX, SAMPLES, sample_from, sample_json
+from ragpipe.store.table_rows import INDEX, SAMPLES, sample_from, sample_json, table_schema
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -358,9 +358,7 @@ _COLUMNS = (
     ("base_passed", pa.bool_(), "whether more than half of the base's verdicts passed; null = no verdict, or half"),
     ("candidate_passed", pa.bool_(), "the same of the candidate"),
 )
-COMPARED_CASES_SCHEMA = pa.schema(
-    [pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS]
-)  # of comparison.parquet
+COMPARED_CASES_SCHEMA = table_schema(*_COLUMNS)  # of comparison.parquet
 
 
 def compared_cases(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:

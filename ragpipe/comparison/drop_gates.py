@@ -50,7 +50,7 @@ from ragpipe.store.files import is_regular_file, open_unless_same
 from ragpipe.store.parquet_parts import parquet_writer
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import open_table, read_columns, read_json, run_file_error
-from ragpipe.store.table_rows import SAMPLES
+from ragpipe.store.table_rows import SAMPLES, table_schema
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -406,7 +406,7 @@ _COLUMNS = (
     ("is_lost", pa.bool_(), "whether there is no value because a judgement, or the system, failed"),
     ("is_silent", pa.bool_(), "whether the value says no more than that the answer states nothing"),
 )
-_SCHEMA = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
+_SCHEMA = table_schema(*_COLUMNS)
 _IDENTITY = b"ragpipe.baselines"
 _LEFT_OUT = "left_out"
 _READ_BY_NO_METRIC = {"id", "category", "subcategory", "difficulty", "question_type", "vault", "tags", "meta"}

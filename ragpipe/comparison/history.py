@@ -24,6 +24,7 @@ from ragpipe.stats.intervals import Interval
 from ragpipe.stats.noise_floor import noise_floor
 from ragpipe.store.run_folder import HistoryRun
 from ragpipe.store.run_tables import read_json
+from ragpipe.store.table_rows import table_schema
 
 SCORE, FAILURE_MODE = "score", "failure_mode"
 """The kinds of rows."""
@@ -67,7 +68,7 @@ _COLUMNS = (
     ("first_high", _REAL, "its interval"),
     ("first_state", _TEXT, "better, worse, same or inconclusive"),
 )
-HISTORY = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
+HISTORY = table_schema(*_COLUMNS)
 
 
 Measure = tuple[str, str]

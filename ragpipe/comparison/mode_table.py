@@ -12,6 +12,7 @@ from ragpipe.comparison.side import Modes, opened_side, question_numbers
 from ragpipe.stats.intervals import estimate_rate
 from ragpipe.store.run_folder import RunFolder
 from ragpipe.store.run_tables import read_json
+from ragpipe.store.table_rows import table_schema
 
 _COLUMNS = (
     ("failure_mode", pa.string(), "name of the failure mode"),
@@ -23,7 +24,7 @@ _COLUMNS = (
     ("interval_low", pa.float64(), "interval of the rate, clustered by question"),
     ("interval_high", pa.float64(), "interval of the rate, clustered by question"),
 )
-MODE_TABLE = pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in _COLUMNS])
+MODE_TABLE = table_schema(*_COLUMNS)
 
 
 def mode_table(folder: RunFolder) -> pa.Table:

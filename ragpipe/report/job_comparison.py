@@ -20,6 +20,7 @@ from ragpipe.score.iterations import cases_of, open_records, repeats
 from ragpipe.score.normalisation import OVERALL, estimate_of
 from ragpipe.stats.difference_verdict import decide_difference
 from ragpipe.stats.intervals import Estimate
+from ragpipe.store.table_rows import table_schema
 
 Floats = NDArray[np.float64]
 SharedKey = tuple[int, str | None, str]  # job, method (None: all cases), score
@@ -137,9 +138,7 @@ _SCORE = (
     ("coverage", REAL, "n_ok / (n_ok + n_error + n_system_error + n_not_recorded)"),
     ("higher_is_better", FLAG, "direction of the score"),
 )
-COMPARISON_SCHEMA = pa.schema(
-    [pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*_JOB, *_SCORE)]
-)  # of comparison.parquet
+COMPARISON_SCHEMA = table_schema(*_JOB, *_SCORE)  # of comparison.parquet
 
 
 _FIGURES = [name for name, _, _ in _SCORE if name != "ranked_with"]

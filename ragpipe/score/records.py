@@ -21,6 +21,7 @@ from ragpipe.score.dimensions import CASE, FLAG, REAL, TEXT, TEXTS, Fields
 from ragpipe.score.normalisation import OVERALL, STATUSES
 from ragpipe.score.pointer_checks import ContextCounts, context_counts
 from ragpipe.score.settings import ScoringSettings
+from ragpipe.store.table_rows import table_schema
 
 _SCORE = (
     ("", REAL, "value in the native scale; null unless status is ok"),
@@ -48,7 +49,7 @@ _OVERALL = (
 def records_schema(specs: Sequence[ScoreSpec]) -> pa.Schema:
     """Columns of `records.parquet` for these scores, each with its description."""
     scores = [(spec.name + suffix, kind, text) for spec in specs for suffix, kind, text in _SCORE]
-    return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in (*CASE, *scores, *_OVERALL)])
+    return table_schema(*CASE, *scores, *_OVERALL)
 
 
 def records_of(cases: Mapping[str, pa.Array], scored: Scored, findings: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:

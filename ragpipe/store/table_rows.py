@@ -53,7 +53,8 @@ CHUNK = pa.struct(
 CHUNKS = pa.list_(CHUNK)
 
 
-def _schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+def table_schema(*columns: tuple[str, pa.DataType, str]) -> pa.Schema:
+    """A schema of columns: name, type, and description, which the file keeps."""
     return pa.schema([pa.field(name, kind, metadata={"description": text}) for name, kind, text in columns])
 
 
@@ -64,7 +65,7 @@ _IDENTITY = (
     ("iteration", WHOLE, "repetition of the judging, from 1"),
 )
 
-SAMPLES = _schema(
+SAMPLES = table_schema(
     ("id", TEXT, "the sample's id, unique in this table"),
     ("question", TEXT, "the question, or the last user turn"),
     ("history", TEXT, "JSON list of earlier turns {role, text}"),
@@ -86,7 +87,7 @@ SAMPLES = _schema(
     ("meta", TEXT, "JSON object: whatever else the data set says; no metric reads it"),
 )
 
-OUTPUTS = _schema(
+OUTPUTS = table_schema(
     ("sample_id", TEXT, "the sample's id"),
     ("method", TEXT, "the RAG variant"),
     ("repeat", WHOLE, "which output of this method for this sample, from 1"),
@@ -110,7 +111,7 @@ OTHER_ANSWER = "other_answer"
 PAIRS = OUTPUTS.append(pa.field(OTHER_ANSWER, TEXT, metadata={"description": "the answer of the base; null = it gave none"}))
 """Of `outputs.parquet` of a preference run, whose outputs are those of the candidate."""
 
-SCORES = _schema(
+SCORES = table_schema(
     *_IDENTITY,
     ("metric", TEXT, "the metric's name in the config"),
     ("score_name", TEXT, "the score's name"),
@@ -121,7 +122,7 @@ SCORES = _schema(
     ("calls", TEXTS, "keys of the calls it rests on"),
 )
 
-JUDGE_INPUTS = _schema(
+JUDGE_INPUTS = table_schema(
     *_IDENTITY,
     ("metric", TEXT, "who asked"),
     ("step", TEXT, "the prompt step"),
@@ -156,7 +157,7 @@ JUDGE_INPUTS = _schema(
     ("wire_hash", TEXT, "sha256 of the request body"),
 )
 
-INDEX = _schema(
+INDEX = table_schema(
     ("document", TEXT, "the document's id, unique in this table"),
     ("doc_type", TEXT, "its type; null = not in the manifest"),
     ("rel_paths", TEXTS, "paths by which anchors name it"),
