@@ -122,7 +122,7 @@ def index_sources(texts: tuple[str, ...]) -> SourceIndex:
     return _small_index(texts) if sum(map(len, texts)) <= _SMALL else _large_index(texts)
 
 
-_small_index = lru_cache(maxsize=128)(SourceIndex)
+_small_index = lru_cache(maxsize=32)(SourceIndex)
 _large_index = lru_cache(maxsize=8)(SourceIndex)
 
 

@@ -35,7 +35,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]*\s+|\n\s*|[。！？؟।]|;\s+
 _QUOTE = re.compile(
     r"“([^“”\n]{3,400})”|\"([^\"\n]{3,400})\"|«([^«»\n]{3,400})»|„([^„“”\n]{3,400})[“”]|「([^「」\n]{3,400})」|『([^『』\n]{3,400})』"
 )
-_SHORT = 5_000  # characters; of longer texts only a few are cached
+_SHORT = 2_000  # characters; of longer texts only those of the last cases are cached
 _LONGEST_SENTENCE = 600  # characters; a longer sentence is split, so that a window remains a passage
 
 _LINKING_WORDS = frozenset(("of", "and", "the", "for", "in", "&"))
@@ -152,8 +152,9 @@ def _tokenize(text: str) -> TokenizedText:
     )
 
 
-_tokenize_short = lru_cache(maxsize=2048)(_tokenize)
-_tokenize_long = lru_cache(maxsize=16)(_tokenize)  # a tokenized text takes some 50 times the memory of its text
+# A tokenized text takes some 50 times the memory of its text, and the metrics of one case ask about the same ones.
+_tokenize_short = lru_cache(maxsize=512)(_tokenize)
+_tokenize_long = lru_cache(maxsize=32)(_tokenize)
 
 
 def is_negation(word: str) -> bool:
