@@ -130,12 +130,14 @@ def _unmeasured_thoughts(run_plan: Plan, config: RunConfig) -> str | None:
     )
 
 
-def write_plan(out: Path, dataset: Dataset, profile: DataProfile, config: RunConfig, planned: DataPlan | None) -> str:
+def write_plan(
+    out: Path, dataset: Dataset, remarks: Sequence[str], profile: DataProfile, config: RunConfig, planned: DataPlan | None
+) -> str:
     """Write the plan as JSON and a page of the data beside it. `planned` is None for a live system. Returns the name of the page."""
     needs = [need_of(metric, profile.facts) for metric in config.metrics.values()]
     atomic_write(out, json_bytes(_plan_document(profile, needs, planned), indent=1))
     page = out.with_suffix(".html")
-    write_page(page, section_page(data_report(dataset, profile)))
+    write_page(page, section_page(data_report(dataset, remarks, profile)))
     return page.name
 
 

@@ -24,16 +24,22 @@ _GAPS = 8  # characters between the columns of the first case
 
 
 def print_profile(
-    dataset: Dataset, profile: DataProfile, index: IndexManifest | None, console: Console, *, is_mapped: bool
+    dataset: Dataset,
+    remarks: Sequence[str],
+    profile: DataProfile,
+    index: IndexManifest | None,
+    console: Console,
+    *,
+    is_mapped: bool,
 ) -> None:
-    """Print what looks wrong, how the first case was mapped, and the profile."""
+    """Print what looks wrong (`remarks`: what reading the data set noticed), how the first case was mapped, and the profile."""
     title = f"data set {dataset.name}, {dataset.digest[:8]}: {plural(profile.samples, 'sample')}"
     cases, noun = sum(profile.cases.values()), "method" if len(profile.cases) == 1 else "methods"
     console.say(f"{title}, {plural(cases, 'case')}, {noun}: {', '.join(profile.cases)}" if cases else title)
     if index is not None:
         for note in index_notes(index.coverage(record.sample for record in dataset)):
             console.say(f"index: {on_one_line(note, 1000)}")
-    for line in dataset.remarks():
+    for line in remarks:
         console.warn(on_one_line(line, 1000))
     findings = profile.findings()
     for text in [*(str(f) for f in findings if f.is_warning), *profile.pointers.warnings()]:
@@ -51,10 +57,10 @@ def print_profile(
         console.say(f"and {plural(len(further), 'more field')}: plan.out=plan.json writes all")
 
 
-def data_report(dataset: Dataset, profile: DataProfile) -> Report:
+def data_report(dataset: Dataset, remarks: Sequence[str], profile: DataProfile) -> Report:
     """The page of a data set: what looks wrong, how long texts are and how many contexts a case has, what is missing, all fields."""
     findings = profile.findings()
-    wrong = [*dataset.remarks(), *(str(f) for f in findings if f.is_warning), *profile.pointers.warnings()]
+    wrong = [*remarks, *(str(f) for f in findings if f.is_warning), *profile.pointers.warnings()]
     noted = [*(str(f) for f in findings if not f.is_warning), *profile.pointers.notes()]
     cases = sum(profile.cases.values())
     counts = f"{plural(profile.samples, 'sample')}, {plural(cases, 'case')}, {plural(len(profile.cases), 'method')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ragpipe.core.digest import sha256_file
 from ragpipe.core.errors import DataError, OutputError, RagpipeError
 from ragpipe.core.resources import code_digest
 from ragpipe.core.text import on_one_line
-from ragpipe.data.dataset import Record, open_dataset
+from ragpipe.data.dataset import open_dataset
 from ragpipe.data.system_settings import LiveSystem
 from ragpipe.report.console import Console
 from ragpipe.runs.collect_outputs import ask_system
@@ -34,12 +34,14 @@ class CaseSource(ABC):
     """What fills samples.parquet and outputs.parquet of a run.
 
     `name` is that of the data. `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None
-    where they are recorded. `pair` names the tables of both sides where the cases are pairs.
+    where they are recorded. `pair` names the tables of both sides where the cases are pairs. `remarks` are what reading the data
+    set noticed.
     """
 
     name: str
     collected_at: str | None = None
     pair: Mapping[str, Any] | None = None
+    remarks: Sequence[str] = ()
 
     @property
     @abstractmethod
@@ -87,19 +89,16 @@ class DatasetSource(CaseSource):
         previous = previous_manifest(folder)
         previous_folder = RunFolder(folder.root.parent / str(previous.get("run_id")))
         kept = self._kept_methods(previous, identity)
-        is_sound = bool(previous) and table_damage(previous_folder, previous["data"].get("frozen")) is None
-        if is_sound and self._same_tables(previous, identity, kept):
-            link_tables(previous_folder, folder)
-            self.collected_at = previous["data"].get("collected_at")
+        if self._has_same_tables(previous_folder, previous, identity, kept):
+            self._link(previous_folder, previous, folder)
             has_same_judging = {**previous["identity"], "scoring": None} == {**identity, "scoring": None}
             if has_same_judging and previous.get("code") == code_digest() and not self._config.retry_errors:
                 numbers = map(str, range(1, self._config.iterations + 1))
                 states = {number: previous["iterations"].get(number) for number in numbers}
                 self._judged = RunSource(previous_folder, {**previous, "iterations": states}, scores=True)
         elif not isinstance(self._config.system, LiveSystem):
-            methods = load_dataset(self.records(), samples=folder.samples, outputs=folder.outputs)
-            self._warn_of_unknown_methods(methods)
-            for line in self.dataset.remarks():
+            self._warn_of_unknown_methods(self._load(folder))
+            for line in self.remarks:
                 self._console.warn(on_one_line(line, 1000))
         else:
             load_samples(self.dataset, samples=folder.samples)
@@ -112,9 +111,29 @@ class DatasetSource(CaseSource):
             self._warn_of_unknown_methods(self._config.system.method_names)
         self._write_index(folder)
 
-    def records(self) -> Iterator[Record]:
-        """The records of the data set, the outputs of a system that retrieves nothing marked."""
-        return mark_closed_book(self.dataset, self._config.system)
+    def write_for_plan(self, folder: RunFolder, planned: RunFolder, identity: dict[str, Any]) -> None:
+        """Put the cases of a planned run into a folder of their own. Recorded outputs that the newest run of its name froze are taken
+        from there, as the run itself would."""
+        newest = previous_manifest(planned, or_itself=True)
+        known = RunFolder(planned.root.parent / str(newest.get("run_id")))
+        if isinstance(self._config.system, LiveSystem):
+            load_samples(self.dataset, samples=folder.samples)
+            self.remarks = self.dataset.remarks()
+        elif self._has_same_tables(known, newest, identity):
+            self._link(known, newest, folder)
+        else:
+            self._load(folder)
+
+    def _load(self, folder: RunFolder) -> list[str]:
+        """Read the recorded outputs, those of a system that retrieves nothing marked. Returns their methods."""
+        records = mark_closed_book(self.dataset, self._config.system)
+        methods = load_dataset(records, samples=folder.samples, outputs=folder.outputs)
+        self.remarks = self.dataset.remarks()
+        return methods
+
+    def _link(self, known: RunFolder, manifest: Mapping[str, Any], folder: RunFolder) -> None:
+        link_tables(known, folder)
+        self.collected_at, self.remarks = manifest["data"].get("collected_at"), manifest["data"].get("remarks", ())
 
     def _take_over(self, earlier: RunFolder, folder: RunFolder, methods: Sequence[str]) -> None:
         """The answers of methods that are as they were in an earlier run: these are not asked again."""
@@ -131,8 +150,12 @@ class DatasetSource(CaseSource):
         by_version = (method.method for method in system.each_method() if method.by_version)
         return kept_methods(previous["identity"], identity, frozenset(by_version))
 
-    def _same_tables(self, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str]) -> bool:
-        """Whether a run has all outputs that this run would collect, and no others."""
+    def _has_same_tables(
+        self, folder: RunFolder, previous: Mapping[str, Any], identity: Mapping[str, Any], kept: Sequence[str] = ()
+    ) -> bool:
+        """Whether a run has all outputs that this run would collect, no others, and none is damaged."""
+        if not previous or table_damage(folder, previous["data"].get("frozen")) is not None:
+            return False
         if previous["data"].get("tables") == tables_digest(identity):
             return True
         return bool(kept) and len(kept) == len(method_identities(previous["identity"]["system"])) == len(
@@ -216,6 +239,7 @@ class RunSource(CaseSource):
         self._states: dict[str, str] = manifest["iterations"] if scores else {}
         self.name = self._data["name"]
         self.collected_at, self.pair = self._data.get("collected_at"), self._data.get("pair")
+        self.remarks = self._data.get("remarks", ())
 
     @property
     def digest(self) -> str:

@@ -110,11 +110,11 @@ def check_formats(folder: RunFolder, store: StorePlace) -> None:
     call_database(store).check()
 
 
-def previous_manifest(folder: RunFolder) -> dict[str, Any]:
-    """The manifest of the newest other run of the same name, empty when there is none that can be read."""
+def previous_manifest(folder: RunFolder, *, or_itself: bool = False) -> dict[str, Any]:
+    """The manifest of the newest run of the same name, of another run but for `or_itself`; empty when there is none that can be read."""
     try:
         previous = RunFolder.find(folder.latest)
-        if previous.root.name == folder.root.name:
+        if previous.root.name == folder.root.name and not or_itself:
             return {}
         return checked_manifest(previous, previous.root.name)  # its id becomes a path beside this run's
     except RagpipeError:

@@ -103,7 +103,7 @@ def _freeze(spec: RunSpec, previous: Mapping[str, Any], console: Console) -> dic
     }
     if versions := output_versions(spec.folder.outputs):
         data["versions"] = versions
-    beside = {"collected_at": source.collected_at, "pair": source.pair}
+    beside = {"collected_at": source.collected_at, "pair": source.pair, "remarks": source.remarks}
     data |= {name: value for name, value in beside.items() if value}
     made_from = spec.made_from or {"run_id": None, "identity": {}}
     manifest = new_manifest(spec.config, spec.identity, run_id=spec.run_id, data=data, source_run=made_from["run_id"])

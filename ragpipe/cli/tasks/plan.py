@@ -22,7 +22,6 @@ from ragpipe.runs.collected_outputs import unknown_methods
 from ragpipe.runs.data_profile import DataProfile, times_are_known
 from ragpipe.runs.identity import RunData, identity_of_dataset, run_id, system_sources
 from ragpipe.runs.judge_access import check_call_store
-from ragpipe.runs.load_dataset import load_dataset, load_samples
 from ragpipe.runs.plan import Plan
 from ragpipe.runs.plan_notices import wanted_line
 from ragpipe.runs.plan_summary import plan_of_data
@@ -89,27 +88,27 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     config, scoring_files = resolved_for_dataset(config, identity_of)
     scoring_files.check(config)
     identity = identity_of(config)
-    calibration = scoring_files.calibration_of(RunFolder.at(Path(config.output_dir), config.name, run_id(identity)))
+    folder = RunFolder.at(Path(config.output_dir), config.name, run_id(identity))
+    calibration = scoring_files.calibration_of(folder)
     for warning in scoring_warnings(config, identity, calibration, are_answers_known=False):
         console.warn(warning)
     profile = DataProfile(config.metrics.values(), times_known=times_are_known(config.dataset))
     planned = None
     with TemporaryDirectory() as place:
         frozen = RunFolder(Path(place))
+        source.write_for_plan(frozen, folder, identity)
         if isinstance(config.system, LiveSystem):
-            load_samples(dataset, samples=frozen.samples)
             profile.read(frozen.samples)
         else:
-            methods = load_dataset(source.records(), samples=frozen.samples, outputs=frozen.outputs)
             planned = plan_of_data(config, frozen, scoring_files)
             profile.read(frozen.samples, frozen.outputs)
-            if line := unknown_methods(config.system, methods):
+            if line := unknown_methods(config.system, profile.cases):
                 console.warn(line)
     if planned is not None:
         print_answer(planned.plan, planned.full, config, console)
         for line in (*(member.line() for member in planned.members), *planned.gate_lines):
             console.say(line)
-    print_profile(dataset, profile, data.index, console, is_mapped=bool(config.dataset.fields))
+    print_profile(dataset, source.remarks, profile, data.index, console, is_mapped=bool(config.dataset.fields))
     categories = profile.sample_fields().get("category")
     if line := wanted_line(categories.labels if categories else {}, config.scoring.wanted_cases):
         console.say(line)
@@ -118,6 +117,6 @@ def plan_run(task: PlanTask, console: Console) -> Plan | None:
     else:
         print_metrics(planned.plan, config, console)
     if task.settings.out is not None:
-        page = write_plan(Path(task.settings.out), dataset, profile, config, planned)
+        page = write_plan(Path(task.settings.out), dataset, source.remarks, profile, config, planned)
         console.say(f"written: {task.settings.out}, {page}")
     return planned.plan if planned else None

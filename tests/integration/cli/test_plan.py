@@ -75,6 +75,29 @@ def test_a_live_system_is_counted_and_its_questions_are_profiled(tmp_path: Path,
     assert "faithfulness" not in warned
 
 
+def test_a_plan_is_the_same_whether_a_run_has_frozen_the_cases_or_not(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The cases of a run of this name are taken as it froze them, unless they were damaged since or are others."""
+    data = tmp_path / "cases.csv"
+    data.write_text("id,question,answer,reference\nq1,What is it?,A cat.,NaN\nq2,And that?,A dog.,A dog.\n")
+    words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[format]", "name=planned", f"output_dir={tmp_path}"]
+
+    def plan() -> str:
+        assert main(["task=plan", *words]) == 0
+        return "".join(capfd.readouterr())
+
+    before = plan()
+    assert "reference (1)" in before, "what reading it noticed"
+    assert main(words) == 0
+    capfd.readouterr()
+    after = plan()
+    (outputs,) = tmp_path.glob("planned/[!l]*/outputs.parquet")
+    outputs.write_bytes(outputs.read_bytes()[:-20])
+    damaged = plan()
+    assert before == after == damaged
+    data.write_text(data.read_text() + "q3,And here?,A bird.,A bird.\n")
+    assert "3 cases" in plan()
+
+
 def test_a_folder_that_another_process_is_filling_is_left_alone(here: Path) -> None:
     data = write_cases(here / "data.jsonl", 1)
     words = ["dataset=jsonl", f"dataset.path={data}", "metrics=[faithfulness]", "name=two"]
