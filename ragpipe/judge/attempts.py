@@ -40,10 +40,12 @@ class AttemptSettings(Protocol):
 
 @dataclass(slots=True)
 class ServerState:
-    """What is known of a server. It belongs to no event loop. `answered`: a model has answered, be it with a refusal of the question."""
+    """What is known of a server. It belongs to no event loop. `answered`: a model has answered, be it with a refusal of the question;
+    `answered_before`: in an earlier start."""
 
     rate_limiter: RateLimiter
     answered: bool = False
+    answered_before: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class AttemptRunner:
         self.questions = Slots(settings.concurrency)
         self._requests = Slots(settings.concurrency, state.rate_limiter.width)
         self._outage = OutageGate(settings.outage_s, self.questions, tell)
+        self._open: set[str] = set()  # calls under way
         self._turn = asyncio.Lock()  # attempts start in the order in which they came
         self._stopped: Exception | None = None
         self._stopping = asyncio.Event()
@@ -139,10 +142,7 @@ class AttemptRunner:
                 seconds_left -= min(settings.timeout_s, (tally.latency_ms or 0) / 1000)
                 raise
 
-        try:
-            return await attempt()
-        except AttemptError as error:
-            failed: list[AttemptError] = [error]  # nearly no call comes here: what repeats is made for those that do
+        failed: list[AttemptError] = []
 
         async def again() -> T:
             if failed:
@@ -160,10 +160,18 @@ class AttemptRunner:
             why = _WHY.get(error.kind, error.kind.replace("_", " "))
             return seconds_before_retry(error, tried.attempt_number, has_answered=self.state.answered)
 
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(is_passing), stop=is_last, wait=wait, sleep=lambda s: self._pause(s, why), reraise=True
-        )
-        return await retrying(again)
+        self._open.add(key)
+        try:
+            try:
+                return await attempt()
+            except AttemptError as error:
+                failed.append(error)  # nearly no call comes here: what repeats is made for those that do
+            retrying = AsyncRetrying(
+                retry=retry_if_exception(is_passing), stop=is_last, wait=wait, sleep=lambda s: self._pause(s, why), reraise=True
+            )
+            return await retrying(again)
+        finally:
+            self._open.discard(key)
 
     async def _pause(self, seconds: float, why: str) -> None:
         pause, traffic = (time.monotonic() + seconds, why), self.traffic
@@ -248,6 +256,8 @@ class AttemptRunner:
         if not (probe or may_begin) or not outage.record_failure(error, key, probe=probe):
             return False
         if outage.seconds >= self._settings.outage_s:
+            if outage.blame_questions(self._open, error):
+                return False
             raise self._give_up(outage.seconds, error.message)
         if error.retry_after is not None:
             limiter.pause(error.retry_after)

@@ -17,7 +17,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -170,9 +170,14 @@ class Slots:
         return self.most if self.width.limit is None else min(self.most, int(self.width.limit))
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for a slot."""
+        return self._turn.locked()
+
+    @property
     def is_narrowed(self) -> bool:
         """Whether somebody waits because the server takes no more at once."""
-        return self._turn.locked() and self.limit < self.most
+        return self.is_waited_for and self.limit < self.most
 
     async def acquire(self) -> None:
         async with self._turn:
@@ -435,6 +440,8 @@ def _mean(mean: float | None, value: float) -> float:
 
 SILENT = frozenset({"network", "server_error", "deadline"})
 """Kinds of error that tell of no answer at all, or of an error of the server."""
+REACHED = frozenset({"server_error", "deadline"})
+"""Kinds of error that the server may have for one question alone."""
 _CONSECUTIVE = 5  # failed attempts that begin an outage
 _FIRST, _LONGEST = 1.0, 60.0  # seconds before the first probe, and at most
 _REPORTED_FROM = 8.0  # seconds before the next probe; failed probes with a shorter wait are not reported
@@ -453,6 +460,7 @@ class OutageGate:
         self.active, self.reason, self.next_probe = False, "", 0.0
         self._failures = 0  # consecutive
         self._failed_keys: set[str] = set()  # questions that failed since the last answer
+        self._is_of_questions = False  # what failed since the last answer was not the server, but the questions
         self._silent_since = 0.0  # the first of these failures
         self._wait = _FIRST  # before the next probe
         self._probe, self._over = asyncio.Lock(), asyncio.Event()  # the lock is held by whoever is the next probe
@@ -480,8 +488,19 @@ class OutageGate:
         if self.active and self._wait >= _REPORTED_FROM:  # then its silence was told too
             self._tell(f"answering again after {self.seconds:.0f} s")
         self.release()
-        self._failures = 0
+        self._failures, self._is_of_questions = 0, False
         self._failed_keys.clear()
+
+    def blame_questions(self, left: Set[str], error: AttemptError) -> bool:
+        """Whether an outage that lasted too long is rather a fault of all questions that are `left`: each has failed, no other waits to
+        be the probe, and the server was reached. Their failures are then their own until another is answered."""
+        if error.kind not in REACHED or self._questions.is_waited_for or not left <= self._failed_keys:
+            return False
+        what = "question that is left has" if len(left) == 1 else f"{len(left):,} questions that are left have"
+        self._tell(f"no answer for {self.seconds:.0f} s, the last: {error.message}; the {what} failed, all others are answered")
+        self._is_of_questions = True
+        self.release()
+        return True
 
     def record_failure(self, error: AttemptError, key: str, *, probe: bool) -> bool:
         """An attempt for `key` got no answer. Whether the failure is attributed to an outage, and not to its call."""
@@ -501,7 +520,7 @@ class OutageGate:
                 )
         else:
             self._failures += 1
-            if not self.active and self._failures >= _CONSECUTIVE:
+            if not self.active and not self._is_of_questions and self._failures >= _CONSECUTIVE:
                 self.active, self._wait = True, _FIRST
                 self.next_probe = now + min(_FIRST, left)
                 self._over.clear()

@@ -23,6 +23,7 @@ from ragpipe.judge.call_records import NO_COMPLETION, AttemptTally, RequestCosts
 from ragpipe.judge.capabilities import OPENAI_COMPATIBLE
 from ragpipe.judge.client import AttemptError, Client, Completion
 from ragpipe.judge.http_responses import is_odd_end, parse_response
+from ragpipe.judge.limits import REACHED
 from ragpipe.judge.pricing import count_tokens, is_cut, rates_for
 from ragpipe.judge.provider_state import ProviderRegistry, ProviderState, RequestForm, ServedModel, context_excess
 from ragpipe.judge.question import Question, Transport
@@ -330,7 +331,8 @@ class LiveTransport(Transport):
             raise self._unusable("bad_request", message) from None
         if error.kind in FATAL:
             raise self._unusable(error.kind, error.message) from None
-        if error.kind in NO_ANSWER and not self.provider.answered:
+        has_answered = self.provider.answered or (self.provider.answered_before and error.kind in REACHED)
+        if error.kind in NO_ANSWER and not has_answered:
             raise self._unusable(
                 "unreachable", f"no answer came in this start, tries sent: {tally.attempts}; the last: {error.message}"
             ) from None

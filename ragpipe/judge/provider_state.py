@@ -199,9 +199,10 @@ class ProviderState(ServerState):
 
 
 class ProviderRegistry:
-    """The states of all providers that a start of a run asks."""
+    """The states of all providers that a start of a run asks. `answered_before`: an earlier start was answered."""
 
     def __init__(self) -> None:
+        self.answered_before = False
         self._states: dict[str, ProviderState] = {}
         self._limits: dict[tuple[str, ...], RateLimiter] = {}
 
@@ -211,7 +212,9 @@ class ProviderRegistry:
         limiter = self._limiter_of(settings)
         if name not in self._states:
             demand = TokenDemand(limiter.rules.counts, settings.max_tokens)
-            self._states[name] = ProviderState(limiter, token_demand=demand, output_modes=OutputModeFallback(settings))
+            self._states[name] = ProviderState(
+                limiter, answered_before=self.answered_before, token_demand=demand, output_modes=OutputModeFallback(settings)
+            )
         return self._states[name]
 
     def _limiter_of(self, settings: JudgeSettings) -> RateLimiter:

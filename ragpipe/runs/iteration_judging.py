@@ -70,6 +70,7 @@ def judge_iteration(
             policy.open_session(config, spec.run_id, console.warn) as session,
         ):
             session.set_beginning(began_at)
+            providers.answered_before = spent.calls > 0
             session.share_provider_state(providers)
             session.corpus = references_of(spec.folder.samples)
             stage = JudgeStage(

@@ -128,9 +128,11 @@ class RunOutcome:
         if not self._asks_judge:
             return None
         kinds = self._error_kinds_of_judge()
+        if MISSING_REPLY in kinds:  # this start may ask nobody, nor may the same again
+            return None
         if failed or (kinds - TRANSIENT and not incomplete):
             return ("retry_errors=true",)
-        return () if incomplete and kinds != {MISSING_REPLY} else None
+        return () if incomplete else None
 
     def _error_kinds_of_judge(self) -> set[str]:
         judging = [metric for metric in self._spec.metrics if not isinstance(metric, Computed)]
@@ -173,7 +175,7 @@ class RunOutcome:
         """Print the rule by which the run ends with code 4, the scores that it is about, and what can be done."""
         more = f" and {len(low) - 1:,} more" if len(low) > 1 else ""
         floor = self._config.scoring.coverage_floor
-        rule = f"exit code 4, by scoring.coverage_floor={floor:g}: too few judgements came out for {low[0]}{more}"
+        rule = f"exit code 4, by scoring.coverage_floor={floor:g}: too few of the judgements asked for came out: {low[0]}{more}"
         self._console.warn(f"{rule}; {self._remedy()}")
 
     def _remedy(self) -> str:

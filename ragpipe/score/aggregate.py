@@ -364,9 +364,10 @@ def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> 
         kinds += [f"{word} {score[key]}" for key, word in words if key in score]
         came_out = f"{score['n_ok']} of {due(score)} ({score['coverage']:.1%})"
         by_causes.setdefault(", ".join(kinds), {}).setdefault(came_out, []).append(name)
-    start = f"too few judgements came out (floor {floor:.0%}; "
     listed = {causes: [f"{n} for {_listed(names)}" for n, names in lots.items()] for causes, lots in by_causes.items()}
-    return [f"{start}{causes}): {'; '.join(lots)}" for causes, lots in listed.items()]
+    return [
+        f"too few judgements came out: {'; '.join(lots)} (floor {floor:.0%}; {causes})" for causes, lots in listed.items()
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -107,6 +107,17 @@ async def test_one_question_that_the_provider_cannot_take_is_no_outage(serve, qu
     assert server.tries == 10 + 6
 
 
+async def test_questions_that_alone_are_left_and_fail_are_no_outage(serve, quick):
+    """All others are answered, so nothing else can show whether the server answers: after `outage_s` the failures are their own."""
+    server, told = serve("500:match=odd"), []
+    texts = [*(f"a {i}" for i in range(5)), "odd 1", "odd 2", "odd 3"]
+    found = settings(server.url, concurrency=4, retries=2, outage_s=0.5)
+    calls = await ask(found, *(question(text) for text in texts), tell=told.append)
+    assert [c.status for c in calls] == [*["ok"] * 5, *["server_error"] * 3]
+    assert told[-1].endswith("the 3 questions that are left have failed, all others are answered")
+    assert server.tries < 40
+
+
 async def test_an_outage_that_does_not_end_ends_the_run(serve, quick):
     server = serve("500:after=3")
     start = time.monotonic()

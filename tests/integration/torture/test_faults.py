@@ -85,13 +85,23 @@ def test_a_bad_request_costs_one_try_and_stays_until_asked_for(bench: Make) -> N
     assert b.run("retry_errors=true").requests == []
 
 
+def test_a_start_that_has_only_failing_questions_left_gives_its_figures(bench: Make) -> None:
+    b = bench(zebras=(1, 5))
+    b.fault("500:match=zebra")
+    for tries in (4, 4):
+        ran = b.run("judge.retries=1")
+        assert ran.code == 4, "the server answered all others: it is not unreachable"
+        _status(ran, ok=10, error=2)
+        assert sum("zebra" in str(line) for line in ran.requests) in (0, tries)
+
+
 def test_too_many_bad_requests_are_incomplete(bench: Make) -> None:
     b = bench(zebras=(1, 5))
     b.fault("422:match=zebra")
     ran = b.run()
     assert ran.code == 4, "10 of 12 stand below the floor of 0.95"
     assert "10 of 12" in ran.text
-    assert "exit code 4, by scoring.coverage_floor=0.95: too few judgements came out for faithfulness 10 of 12" in ran.text
+    assert "exit code 4, by scoring.coverage_floor=0.95: too few of the judgements asked for came out: faithfulness 10 of 12" in ran.text
     assert "retry_errors=true asks again" in ran.text
     _status(ran, ok=10, error=2)
     assert ran.coverage["faithfulness"] == pytest.approx(10 / 12)

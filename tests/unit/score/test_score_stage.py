@@ -167,8 +167,8 @@ def test_scores_that_lost_judgements_for_the_same_causes_share_a_warning() -> No
         "e": {"n_ok": 1, "coverage": 0.5, **down},
     }
     assert coverage_warnings(scores, 0.95) == [
-        "too few judgements came out (floor 95%; system errors 1): 3 of 4 (75.0%) for a, c; 1 of 2 (50.0%) for e",
-        "too few judgements came out (floor 95%; refused 2): 2 of 4 (50.0%) for d",
+        "too few judgements came out: 3 of 4 (75.0%) for a, c; 1 of 2 (50.0%) for e (floor 95%; system errors 1)",
+        "too few judgements came out: 2 of 4 (50.0%) for d (floor 95%; refused 2)",
     ]
 
 
