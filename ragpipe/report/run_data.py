@@ -77,17 +77,16 @@ class Run:
 
     @cached_property
     def outputs(self) -> pd.DataFrame:
-        """One row per output: the answer, the texts and the ids of its contexts as lists, times and usage in a column each."""
-        frame = _opened(_frame(self.path / "outputs.parquet")).drop(columns="sample_row")
-        chunks = frame.pop("chunks").map(lambda listed: () if listed is None else listed)
+        """One row per output: the answer, the texts and the ids of its contexts as lists (None where none were recorded), times and
+        usage in a column each."""
+        table = _frame(self.path / "outputs.parquet")
+        frame = _opened(table.drop(columns=["sample_row", "chunks", "timings", "usage"]))
         for key, name in (("text", "contexts"), ("id", "context_ids")):
-            frame.insert(
-                frame.columns.get_loc("answer") + 1, name, chunks.map(lambda listed, key=key: [c[key] for c in listed])
-            )
+            frame[name] = [None if listed is None else [chunk[key] for chunk in listed] for listed in table["chunks"]]
         for name in ("timings", "usage"):
-            objects = frame.pop(name).tolist()
-            for key in dict.fromkeys(key for each in objects for key in each or ()):
-                frame[f"{name}.{key}"] = [(each or {}).get(key) for each in objects]
+            objects = [json.loads(text) if text else {} for text in table[name]]
+            for key in dict.fromkeys(key for each in objects for key in each):
+                frame[f"{name}.{key}"] = [each.get(key) for each in objects]
         return frame
 
     @cached_property
@@ -166,7 +165,7 @@ def _frame(path: Path) -> pd.DataFrame:
 
 
 _OBJECTS = (
-    "history", "gains", "anchors", "required_support_groups", "expected", "meta", "citations", "timings", "usage", "recorded"
+    "history", "gains", "anchors", "required_support_groups", "expected", "meta", "citations", "recorded"
 )  # fmt: skip
 
 

@@ -365,9 +365,7 @@ def coverage_warnings(scores: Mapping[str, Mapping[str, Any]], floor: float) -> 
         came_out = f"{score['n_ok']} of {due(score)} ({score['coverage']:.1%})"
         by_causes.setdefault(", ".join(kinds), {}).setdefault(came_out, []).append(name)
     listed = {causes: [f"{n} for {_listed(names)}" for n, names in lots.items()] for causes, lots in by_causes.items()}
-    return [
-        f"too few judgements came out: {'; '.join(lots)} (floor {floor:.0%}; {causes})" for causes, lots in listed.items()
-    ]
+    return [f"too few judgements came out: {'; '.join(lots)} (floor {floor:.0%}; {causes})" for causes, lots in listed.items()]
 
 
 def _listed(names: Sequence[str]) -> str:

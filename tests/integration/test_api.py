@@ -1,5 +1,6 @@
 """The public API: run, plan, rescore, rejudge, verify, load; also where an event loop is running already."""
 
+import json
 import re
 import subprocess
 import sys
@@ -143,6 +144,14 @@ def test_a_run_has_frames_of_its_cases_and_of_what_they_are_made_from(here: Path
     assert len(output["contexts"]) == cases["n_contexts"].iloc[0]
     assert output["timings.generation"] > 0
     assert set(run.samples["id"]) == set(cases["case"])
+
+
+def test_outputs_tell_contexts_that_were_not_recorded_from_none_found(here: Path) -> None:
+    for name, contexts in {"none": [None, None], "some": [None, [], ["x y"]]}.items():
+        rows = [{"id": f"q{i}", "question": "?", "answer": "Yes."} | ({} if c is None else {"contexts": c}) for i, c in enumerate(contexts)]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        words = {"dataset": "jsonl", "dataset.path": f"{name}.jsonl", "metrics": ["format"], "name": name}
+        assert ragpipe.run(words, quiet=True).outputs["contexts"].tolist() == contexts
 
 
 def test_a_run_is_compared_with_another(here: Path) -> None:
