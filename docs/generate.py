@@ -188,7 +188,7 @@ changes a value. `contradicted` and `contradiction_not_found` are there only wit
 |---|---|
 | `run_id`, `name`, `created_at`, `ragpipe`, `code`, `versions` | which run this is, and what made it |
 | `source_run` | id of the run whose frozen cases these are; null for a run of a data set |
-| `data` | name and digest of the data set, digests of the frozen tables |
+| `data` | name and digest of the data set, digests of the frozen tables, `remarks` on what reading the data met |
 | `prompts` | sha256 of each template that was used |
 | `identity` | the settings that can change a figure: two runs with the same identity are the same run |
 | `iterations` | state of each iteration: judged, incomplete or complete |
