@@ -215,11 +215,12 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
     """The contexts that a name holds: a list, one text, or several in one text."""
     path = name.path
     if name.kind == "list of texts":
-        alone = [value[0] for value in name.values if value]
-        separator = JoinedPassages(alone).separator() if all(len(value) < 2 for value in name.values) else None
+        lists = [value for value in name.values if isinstance(value, list)]
+        alone = [value[0] for value in lists if value and isinstance(value[0], str)]
+        separator = JoinedPassages(alone).separator() if all(len(value) < 2 for value in lists) else None
         if separator is not None and separator.is_certain:
             yield _joined(f"{path}[0]", separator)
-        elif not all(_DOC_ID.fullmatch(text) for value in name.values for text in value if isinstance(text, str)):
+        elif not all(_DOC_ID.fullmatch(text) for value in lists for text in value if isinstance(text, str)):
             yield GuessedField("contexts", path)
     elif name.kind == "list of objects":
         key = next((key for key in _TEXT_KEYS if isinstance(name.example[0].get(key), str)), None)

@@ -39,6 +39,7 @@ READ = [
     ("of_langchain.csv", [{"question": Q, "answer": A, "docs": "[Document(page_content='a b', metadata={})]"}], ["a b"], []),
     ("ruled.csv", [{"question": Q, "answer": A, "contexts": "\n---\n".join(C)}], C, []),
     ("not_a_number.jsonl", [{"question": Q, "answer": A, "contexts": C, "latency": float("nan")}], C, []),
+    ("mixed_kinds.jsonl", [{"question": Q, "answer": A, "passages": C[:1]}, {"question": Q2, "answer": A, "passages": [{"text": C[1]}]}], C[:1], []),
 ]  # fmt: skip
 DOUBTED = [
     ("two_answers.jsonl", [{"question": Q, "prediction": A, "answer": R, "context": [["Title", C]]}], "either prediction or answer"),
@@ -47,6 +48,8 @@ DOUBTED = [
     ("paragraphs.jsonl", [{"question": Q, "answer": A, "contexts": "\n\n".join(C)}], "[contexts][?@]"),
     ("titled.jsonl", [{"question": Q, "response": A, "contexts": [["T", C[0]], ["O", C[1]]]}], "contexts[*][1]"),
     ("hotpot.jsonl", [{"_id": "1", "question": Q, "prediction": A, "context": [["Title", C]]}], "context[*].join(' ', @[1])"),
+    ("no_passage_later.jsonl", [{"question": q, "answer": A, "passages": [c]} for q, c in ((Q, C[0]), (Q2, None))], "contexts: passages"),
+    ("a_number_later.jsonl", [{"question": q, "answer": A, "passages": [c]} for q, c in ((Q, C[0]), (Q2, 3))], "contexts: passages"),
     ("lists_of_other_ids.json", {"questions": [{"id": "a", "question": Q}], "answers": [{"id": "b", "answer": A}]}, ""),
 ]  # fmt: skip
 
@@ -81,6 +84,16 @@ def test_a_shape_is_read(here, name, contents, chunks, references):
 def test_lists_of_other_lengths_are_refused(tmp_path):
     source = write(tmp_path / "lists.json", {"questions": [Q, Q2], "answers": [A]})
     with pytest.raises(DataError, match="a list of objects"):
+        start_from(source, tmp_path / "folder")
+
+
+@pytest.mark.parametrize(("second", "said"), [
+    ('{"question": "When?", "answer": "x", "contexts": [{"text": "t", "id": "a", "id": "b"}]}', r":2: line\n.*the key 'id' appears twice"),
+])  # fmt: skip
+def test_a_native_file_that_no_guess_reads_is_refused_as_what_it_is(tmp_path, second, said):
+    source = tmp_path / "native.jsonl"
+    source.write_text(json.dumps({"question": Q, "answer": A, "contexts": C[:1]}) + f"\n{second}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=said):
         start_from(source, tmp_path / "folder")
 
 
