@@ -26,6 +26,8 @@ _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
 _DOC_ID = re.compile(r"(?=\S*[\d_/#-])[\w./:#-]+")
 _MAX_DEPTH = 4
 _JSON_TEXT = "JSON text"
+_SILENT = {"null": 2, "empty list": 1, "list of nulls": 1}
+"""Kinds of values that do not tell what others of the name are: the higher the less."""
 _MAX_NAMES = 60
 _EXAMPLE_WIDTH = 60
 GUESSED_FIELDS = ("id", "question", "answer", "contexts", "reference", "references", "method")
@@ -79,7 +81,7 @@ def names_in_file(records: Sequence[Mapping[str, Any]]) -> list[NameInFile]:
     for record in records:
         for name in _names(record, "", 1):
             known = names.get(name.path)
-            if known is None or (known.kind == "null" and name.kind != "null"):
+            if known is None or _SILENT.get(known.kind, 0) > _SILENT.get(name.kind, 0):
                 names[name.path] = name
             if name.kind != "null":
                 values.setdefault(name.path, []).append(name.example)
@@ -158,8 +160,8 @@ def _names(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[NameIn
             continue
         if isinstance(item, Mapping):
             yield from _names(item, f"{path}.", depth + 1)
-        elif isinstance(item, list) and item and isinstance(item[0], Mapping):
-            yield from _names(item[0], f"{path}[].", depth + 1)
+        elif isinstance(item, list) and isinstance(first := _first(item), Mapping):
+            yield from _names(first, f"{path}[].", depth + 1)
 
 
 def _quoted(name: str) -> str:
@@ -182,8 +184,13 @@ def _kind(value: Any) -> str:
     if value is None or (isinstance(value, float) and value != value) or (isinstance(value, str) and not value.strip()):
         return "null"
     if isinstance(value, list):
-        return f"list of {_kind(value[0])}s" if value else "empty list"
+        return f"list of {_kind(_first(value))}s" if value else "empty list"
     return {bool: "boolean", int: "number", float: "number", str: "text"}.get(type(value), "object")
+
+
+def _first(values: Sequence[Any]) -> Any:
+    """The first value that says something; None where none does."""
+    return next((value for value in values if _kind(value) not in _SILENT), None)
 
 
 def _fitted(field: str, name: NameInFile, as_text: bool = False) -> Iterator[GuessedField]:
@@ -191,8 +198,8 @@ def _fitted(field: str, name: NameInFile, as_text: bool = False) -> Iterator[Gue
     if name.kind == _JSON_TEXT:
         texts = [value for value in name.values if isinstance(value, str)]
         values = tuple(inner for value in texts if (inner := _json_in_text(value)) is not None)
-        name = NameInFile(f"parse({name.path})", _kind(values[0]) if values else "null", values[0] if values else None, values)
-    kinds, path = {_kind(value) for value in name.values} - {"empty list"}, name.path
+        name = NameInFile(f"parse({name.path})", _kind(_first(values)), _first(values), values)
+    kinds, path = {kind for value in name.values if (kind := _kind(value)) not in _SILENT}, name.path
     if field == "contexts":
         yield from _passages(name)
     elif kinds == {"list of texts"} and field == "answer" and not name.own_name.startswith("answer"):
@@ -215,20 +222,21 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
     """The contexts that a name holds: a list, one text, or several in one text."""
     path = name.path
     if name.kind == "list of texts":
-        lists = [value for value in name.values if isinstance(value, list)]
-        alone = [value[0] for value in lists if value and isinstance(value[0], str)]
-        separator = JoinedPassages(alone).separator() if all(len(value) < 2 for value in lists) else None
+        found = [value for value in name.values if isinstance(value, list)]
+        alone = [value[0] for value in found if value and isinstance(value[0], str)]
+        separator = JoinedPassages(alone).separator() if all(len(value) < 2 for value in found) else None
         if separator is not None and separator.is_certain:
             yield _joined(f"{path}[0]", separator)
-        elif not all(_DOC_ID.fullmatch(text) for value in lists for text in value if isinstance(text, str)):
+        elif not all(_DOC_ID.fullmatch(text) for value in found for text in value if isinstance(text, str)):
             yield GuessedField("contexts", path)
     elif name.kind == "list of objects":
-        key = next((key for key in _TEXT_KEYS if isinstance(name.example[0].get(key), str)), None)
+        objects = [item for value in name.values if isinstance(value, list) for item in value if isinstance(item, dict)]
+        key = next((key for item in objects for key in _TEXT_KEYS if _kind(item.get(key)) == "text"), None)
         if key:
             yield GuessedField("contexts", f"{path}[].{key}")
         else:  # LlamaIndex: each node in an object with its score
-            objects = {own: value for own, value in name.example[0].items() if isinstance(value, dict)}
-            inner = ((own, text) for own, value in objects.items() for text in _TEXT_KEYS if isinstance(value.get(text), str))
+            nodes = ((own, value) for item in objects for own, value in item.items() if isinstance(value, dict))
+            inner = ((own, text) for own, value in nodes for text in _TEXT_KEYS if _kind(value.get(text)) == "text")
             yield from (GuessedField("contexts", f"{path}[].{_quoted(own)}.{text}") for own, text in islice(inner, 1))
     elif name.kind.startswith("list of list"):
         doubt = f"{EITHER}'{path}[]' where each text in it is a passage, or '{path}[*][1]' where the second of each is, or \"{path}[*].join(' ', @[1])\" where it is in sentences"

@@ -27,6 +27,9 @@ from ragpipe.metrics.needs import ANSWERABLE, FIELDS, DataFacts, SeenVerdicts
     ({"query": "{braces} are what?", "reply": "[1] says so"}, {"question": "query", "answer": "reply"}),
     ({"query": {"text": "Who?"}, "hits": [{"url": "a"}], "answer": 3}, {"answer": "to_string(answer)"}),
     ({"query": "Who?", "hits": []}, {"question": "query"}),
+    ({"query": "Who?", "passages": [None, "Ada."]}, {"question": "query", "contexts": "passages"}),
+    ({"query": "Who?", "hits": [{"body": None}, {"body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
+    ({"query": "Who?", "hits": [None, {"node": None}, {"node": {"text": "Ada."}}]}, {"question": "query", "contexts": "hits[].node.text"}),
     ({"note": "Who?", "value": "Ada."}, {}),
     ({"meta": {"query": "deep"}, "query": "Who?"}, {"question": "query"}),  # the shallowest
 ])  # fmt: skip
@@ -35,11 +38,11 @@ def test_a_guess_needs_a_name_and_a_fitting_type(record, guesses):
 
 
 def test_names_of_all_first_records_with_the_first_value_that_is_not_null():
-    records = [{"a": None, "b": [{"c": 1}]}, {"a": "text", "d": {"e": True}}]
+    records = [{"a": None, "b": [{"c": 1}], "f": []}, {"a": "text", "d": {"e": True}, "f": [None]}, {"f": [None, "g"]}]
     names = {name.path: (name.kind, name.shown_example) for name in names_in_file(records)}
     assert names == {
         "a": ("text", "text"), "b": ("list of objects", '[{"c": 1}]'), "b[].c": ("number", "1"), "d": ("object", '{"e": true}'),
-        "d.e": ("boolean", "true"),
+        "d.e": ("boolean", "true"), "f": ("list of texts", '[null, "g"]'),
     }  # fmt: skip
 
 

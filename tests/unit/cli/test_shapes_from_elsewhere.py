@@ -87,13 +87,17 @@ def test_lists_of_other_lengths_are_refused(tmp_path):
         start_from(source, tmp_path / "folder")
 
 
-@pytest.mark.parametrize(("second", "said"), [
-    ('{"question": "When?", "answer": "x", "contexts": [{"text": "t", "id": "a", "id": "b"}]}', r":2: line\n.*the key 'id' appears twice"),
+@pytest.mark.parametrize("place", [1, 2])
+@pytest.mark.parametrize(("line", "said"), [
+    ('{"question": "When?", "answer": "x", "contexts": [{"text": "t", "id": "a", "id": "b"}]}', r": line\n.*the key 'id' appears twice"),
+    ('{"question": "When?", "answer": "x", "contexts": [null, "x"]}', r" \(id '\w+'\): contexts\[0\].text\n.*null"),
 ])  # fmt: skip
-def test_a_native_file_that_no_guess_reads_is_refused_as_what_it_is(tmp_path, second, said):
+def test_a_native_file_that_no_guess_reads_is_refused_as_what_it_is(tmp_path, line, said, place):
+    lines = [json.dumps({"question": q, "answer": A, "contexts": C[:1]}) for q in (Q, Q2)]
+    lines[place - 1] = line
     source = tmp_path / "native.jsonl"
-    source.write_text(json.dumps({"question": Q, "answer": A, "contexts": C[:1]}) + f"\n{second}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=said):
+    source.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(DataError, match=f":{place}{said}"):
         start_from(source, tmp_path / "folder")
 
 
