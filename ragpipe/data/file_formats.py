@@ -7,6 +7,7 @@ read, up to 16 MiB where the first record is longer; JSON that is cut is closed 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import re
@@ -326,7 +327,7 @@ def _head_of_bytes(path: Path, raw: bytes, is_cut: bool) -> FileHead:
 
 
 def _table_head(text: str, is_cut: bool) -> FileHead:
-    lines = [line for line in text.splitlines()[:200] if line.strip()]
+    lines = [line for line in text.split("\n")[:200] if line.strip()]
     lines = lines[:-1] if is_cut and len(lines) > 1 else lines
     for pattern in (_TREC_RUN, _TREC_QRELS):
         if lines and all(pattern.fullmatch(line.strip()) for line in lines):
@@ -413,7 +414,7 @@ def _csv_head(text: str, is_cut: bool) -> FileHead | None:
     delimiter = max(_DELIMITERS, key=first.count)
     csv.field_size_limit(max(csv.field_size_limit(), LONG_HEAD_BYTES))
     try:
-        rows = list(islice(csv.reader(text.splitlines(keepends=True), delimiter=delimiter), MAX_RECORDS + 2))
+        rows = list(islice(csv.reader(io.StringIO(text, newline="\n"), delimiter=delimiter), MAX_RECORDS + 2))
     except csv.Error:
         return None
     rows = [row for row in (rows[:-1] if is_cut else rows) if row][: MAX_RECORDS + 1]

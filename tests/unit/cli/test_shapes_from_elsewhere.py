@@ -38,6 +38,7 @@ READ = [
     ("of_numpy.csv", [{"question": Q, "answer": A, "docs": "array(['a b', 'c d'], dtype=object)"}], ["a b", "c d"], []),
     ("of_langchain.csv", [{"question": Q, "answer": A, "docs": "[Document(page_content='a b', metadata={})]"}], ["a b"], []),
     ("ruled.csv", [{"question": Q, "answer": A, "contexts": "\n---\n".join(C)}], C, []),
+    ("lines_end_at_a_line_feed.csv", [{"question": Q, "answer": A, "contexts": "a\u2028b\x85c\x0bd"}], ["a\u2028b\x85c\x0bd"], []),
     ("not_a_number.jsonl", [{"question": Q, "answer": A, "contexts": C, "latency": float("nan")}], C, []),
     ("mixed_kinds.jsonl", [{"question": Q, "answer": A, "passages": C[:1]}, {"question": Q2, "answer": A, "passages": [{"text": C[1]}]}], C[:1], []),
 ]  # fmt: skip
