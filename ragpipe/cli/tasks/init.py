@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from ragpipe.cli.option_files import start_text, write_new
+from ragpipe.core.errors import Problem
 from ragpipe.core.settings import ConfigOrigins, NoOrigins, Settings, task_settings
 
 if TYPE_CHECKING:
     from ragpipe.report.console import Console
 
+_WAY = "`python -m ragpipe FILE dataset.filter=...` obeys such words, and so does the command that runs the folder; `as` names the option"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,40}\Z")
 
 
@@ -58,8 +60,14 @@ Keys = InitSettings
 
 def validate(plain: Mapping[str, Any], origins: ConfigOrigins | None = None) -> InitSettings:
     """Check the keys of this task. Raises ConfigError."""
-    title = "task=init needs a folder; nothing was written"
-    return task_settings(InitSettings, plain, origins or NoOrigins(), title=title)
+    title = "task=init cannot write a folder; nothing was written"
+    origins = origins or NoOrigins()
+    problems = [
+        Problem(origins.location(key), key, "a word for reading data", "keys of task=init: from, as, dir", _WAY)
+        for key in getattr(origins, "chosen", ())
+        if key.partition(".")[0] == "dataset"
+    ]
+    return task_settings(InitSettings, plain, origins, title=title, known_problems=problems)
 
 
 def run(config: InitSettings, console: Console) -> int:

@@ -130,6 +130,8 @@ def test_questions_without_answers_wait_for_a_system(here, capfd, monkeypatch) -
     (["--config-dir", "a", "shop.jsonl"], "--config-dir and a file"), (["a"], "give one of its files: shop.jsonl"),
     (["shop.jsonl", "dataset=ragsa"], "'ragsa'"), (["broken.jsonl"], "broken.jsonl:2"), (["text.txt"], "neither JSON nor a table"),
     (["empty.jsonl"], "an empty file (0 bytes)"),
+    (["task=init", "from=shop.jsonl", "dir=b", "dataset.filter=question"], "`python -m ragpipe FILE dataset.filter=...` obeys"),
+    (["task=init", "from=shop.jsonl", "dir=b", "dataset.limit=1"], "command line (dataset.limit=1)"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_and_nothing_is_written(here, capfd, words: list[str], says: str) -> None:
     _lines("shop.jsonl", RECORDS)
