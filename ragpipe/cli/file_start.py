@@ -215,30 +215,32 @@ def _tried(
     fields = {guess.field for guess in guesses}
     if any(guess.doubt for guess in guesses) or not (fields >= _WHOLE or (fields & _RIGHT and "question" in fields)):
         return guesses, None, None, ""
-    misfit, nan = "", dict[str, str]()
-    for attempt in (guesses, guesses, guessed_fields(names, as_text=True)):
+    misfit, nan, odd = "", dict[str, str](), set[str]()
+    for as_text in (False, False, True):
+        attempt = guessed_fields(names, as_text=as_text, odd=odd)
         text = option_files.guessed_dataset(folder.name, _origin(source, folder, "", keys | nan), names, attempt)
-        reading, dataset, why = _read_guessed(text, source, arguments, "answer" in fields)
+        reading, dataset, why, faulty = _read_guessed(text, source, arguments, "answer" in fields)
         if reading is not None:
             keys.update(nan)
             return attempt, reading, dataset, ""
-        misfit = misfit or why
+        misfit, odd = misfit or why, odd | faulty
         nan = {"nan": option_files.NULL} if NAN_IS_NULL in why else nan
     return guesses, None, None, misfit
 
 
 def _read_guessed(
     text: str, source: Path, arguments: Sequence[str], has_answers: bool
-) -> tuple[FileReading | None, Dataset | None, str]:
-    """What a guessed mapping reads, with the data set; or why it does not give an answer in every record."""
+) -> tuple[FileReading | None, Dataset | None, str, set[str]]:
+    """What a guessed mapping reads, with the data set; or why it does not give an answer in every record, and the fields at fault."""
     dataset = open_dataset(_settings({**yaml.safe_load(text), "path": str(source)}, arguments), Path.cwd())
     try:
         reading = read_whole(dataset)
     except DataError as error:
-        return None, None, str(error)
+        keys = (problem.key.removeprefix("fields.") for problem in error.problems)
+        return None, None, str(error), {re.split(r"\W", key)[0] for key in keys}
     if has_answers and (reading.unanswered or not reading.cases):
-        return None, None, f"{reading.unanswered} records have no answer by them"
-    return reading, dataset, ""
+        return None, None, f"{reading.unanswered} records have no answer by them", set()
+    return reading, dataset, "", set()
 
 
 def _remarks(dataset: Dataset, reading: FileReading, names: Sequence[NameInFile] = ()) -> list[str]:

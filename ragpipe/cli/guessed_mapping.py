@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from ragpipe.core.sample import Chunk
 from ragpipe.core.secrets import redact, secrets_of_environment
 from ragpipe.core.text import escape_unprintable, on_one_line, shorten
+from ragpipe.data.csv_rows import JSON_FIELDS
 from ragpipe.data.expressions import NotPrinted, looks_printed, parsed
 from ragpipe.data.native_form import field_meant, passage_number
 from ragpipe.data.recognition import PRINTED, JoinedPassages, Separator
+from ragpipe.data.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TEXT_KEYS = (
@@ -31,6 +34,7 @@ _SILENT = {"null": 2, "empty list": 1, "list of nulls": 1}
 _MAX_NAMES = 60
 _EXAMPLE_WIDTH = 60
 GUESSED_FIELDS = ("id", "question", "answer", "contexts", "reference", "references", "method")
+_KEPT = (SAMPLE_FIELDS | OUTPUT_FIELDS) - {*GUESSED_FIELDS, "chunks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,9 @@ def names_in_file(records: Sequence[Mapping[str, Any]]) -> list[NameInFile]:
     return [replace(name, values=tuple(values.get(path, ()))) for path, name in islice(names.items(), _MAX_NAMES)]
 
 
-def guessed_fields(names: Sequence[NameInFile], *, as_text: bool = False) -> list[GuessedField]:
-    """At most one guess for each field: the name that means it in other tools and has a fitting type, the shallowest first.
+def guessed_fields(names: Sequence[NameInFile], *, as_text: bool = False, odd: Collection[str] = ()) -> list[GuessedField]:
+    """At most one guess for each field: the name that means it in other tools and has a fitting type, the shallowest first; and in a
+    file with a `question` whatever else has a name of the native form, but for what is `odd`.
 
     Two names that may both be the answer leave it open: which of them a system said, only a person can tell. With `as_text` a
     value of any kind is taken as a text where one is needed.
@@ -106,13 +111,25 @@ def guessed_fields(names: Sequence[NameInFile], *, as_text: bool = False) -> lis
         guesses["contexts"] = [GuessedField("contexts", f"[{', '.join(columns)}][?@]")]
     if "references" in guesses:
         guesses.pop("reference", None)
+    if "contexts" in guesses:
+        guesses.pop("chunks", None)
     best = {field: several[0] for field, several in guesses.items()}
     if (answers := _different(guesses.get("answer", ()), names)) and len(answers) > 1:
         either = " or ".join(answers)
         best["answer"] = GuessedField(
             "answer", "", doubt=f"{EITHER}{either}: which of them did the system say? Another may be the `reference`"
         )
-    return [best[field] for field in GUESSED_FIELDS if field in best]
+    kept = _kept(names) if any(name.path == "question" for name in names) else ()
+    guessed = (best[field] for field in (*GUESSED_FIELDS, "chunks") if field in best)
+    return [*guessed, *(guess for guess in kept if guess.field not in odd)]
+
+
+def _kept(names: Sequence[NameInFile]) -> Iterator[GuessedField]:
+    """The fields of the native form that have no other names; a list or an object that is a text, as in CSV, is parsed."""
+    for name in names:
+        if name.path in _KEPT and name.kind != "null":
+            is_cell = name.path in JSON_FIELDS and name.kind in ("text", _JSON_TEXT)
+            yield GuessedField(name.path, f"parse({name.path})" if is_cell else name.path)
 
 
 def _different(guesses: Sequence[GuessedField], names: Sequence[NameInFile]) -> list[str]:
@@ -232,7 +249,10 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
     elif name.kind == "list of objects":
         objects = [item for value in name.values if isinstance(value, list) for item in value if isinstance(item, dict)]
         key = next((key for item in objects for key in _TEXT_KEYS if _kind(item.get(key)) == "text"), None)
-        if key:
+        field = path.removeprefix("parse(").removesuffix(")")
+        if field in ("contexts", "chunks") and all(map(_is_chunk, objects)):
+            yield GuessedField(field, path)
+        elif key:
             yield GuessedField("contexts", f"{path}[].{key}")
         else:  # LlamaIndex: each node in an object with its score
             nodes = ((own, value) for item in objects for own, value in item.items() if isinstance(value, dict))
@@ -248,6 +268,11 @@ def _passages(name: NameInFile) -> Iterator[GuessedField]:
         separator = JoinedPassages(value for value in name.values if isinstance(value, str)).separator()
         # one passage, or none where the cell is empty
         yield _joined(path, separator) if separator is not None else GuessedField("contexts", f"[{path}][?@]")
+
+
+def _is_chunk(item: Mapping[str, Any]) -> bool:
+    """Whether the native form reads an object as it is, or says what is wrong with its text."""
+    return item.keys() <= Chunk.model_fields.keys() and not {type(item.get("id")), type(item.get("doc_id"))} & {int, float}
 
 
 def _joined(path: str, separator: Separator) -> GuessedField:

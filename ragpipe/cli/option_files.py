@@ -150,7 +150,7 @@ def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator
     """A line per field: its guess, `???` where a person has to say it, else a comment."""
     is_whole = "question" in guesses and guesses.keys() & {"answer", "reference", "references"}
     asked = () if is_whole else ("question", "answer", "contexts")
-    for name in GUESSED_FIELDS:
+    for name in (name for name in GUESSED_FIELDS if name != "contexts" or "chunks" not in guesses):
         about = _ABOUT_FIELDS[name]
         if name == "contexts" and passages and name not in guesses:
             about += f"; {PERHAPS}{passages}"
@@ -163,6 +163,8 @@ def _field_lines(guesses: Mapping[str, GuessedField], passages: str) -> Iterator
             yield f"  {name}: ???   # {about}"
         else:
             yield f"  # {name}: NAME   # {about}"
+    for name in (name for name in guesses if name not in GUESSED_FIELDS):
+        yield f"  {name}: {scalar(guesses[name].path)}   # as the native form calls it"
 
 
 def _parameter_lines(choice: MetricChoice, entries: Sequence[RecordedEntry], remarks: Sequence[str]) -> Iterator[str]:

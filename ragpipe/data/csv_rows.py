@@ -92,7 +92,7 @@ def _is_text(annotation: Any) -> bool:
 
 _FIELDS = Sample.model_fields | Output.model_fields
 _TEXTS = {"reference", *(name for name, field in _FIELDS.items() if _is_text(field.annotation))}
-_JSON = {*_FIELDS, *SHORTCUTS, "outputs"} - _TEXTS
+JSON_FIELDS = {*_FIELDS, *SHORTCUTS, "outputs"} - _TEXTS
 
 
 def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[str, Any] | None:
@@ -102,7 +102,7 @@ def parse_cell(row: dict[str, str | None], where: str, faults: Faults) -> dict[s
     for name, cell in row.items():
         if cell is None or name == INDEX_COLUMN:
             continue
-        if name in _REQUIRED or (cell and name not in _JSON):
+        if name in _REQUIRED or (cell and name not in JSON_FIELDS):
             record[name] = cell
         elif cell.lower() in ("true", "false"):
             record[name] = cell.lower() == "true"

@@ -31,6 +31,11 @@ from ragpipe.metrics.needs import ANSWERABLE, FIELDS, DataFacts, SeenVerdicts
     ({"query": "Who?", "hits": [{"body": None}, {"body": "Ada."}]}, {"question": "query", "contexts": "hits[].body"}),
     ({"query": "Who?", "hits": [None, {"node": None}, {"node": {"text": "Ada."}}]}, {"question": "query", "contexts": "hits[].node.text"}),
     ({"note": "Who?", "value": "Ada."}, {}),
+    ({"question": "Who?", "contexts": [{"id": "a", "text": "Ada."}], "answerable": True, "tags": '["x"]', "foo": 1},
+     {"question": "question", "contexts": "contexts", "answerable": "answerable", "tags": "parse(tags)"}),
+    ({"question": "Who?", "chunks": [{"id": "a", "text": None}]}, {"question": "question", "chunks": "chunks"}),
+    ({"question": "Who?", "chunks": [{"id": "a"}], "contexts": ["Ada."]}, {"question": "question", "contexts": "contexts"}),
+    ({"query": "Who?", "contexts": [{"id": 3, "text": "Ada."}], "difficulty": "hard"}, {"question": "query", "contexts": "contexts[].text"}),
     ({"meta": {"query": "deep"}, "query": "Who?"}, {"question": "query"}),  # the shallowest
 ])  # fmt: skip
 def test_a_guess_needs_a_name_and_a_fitting_type(record, guesses):

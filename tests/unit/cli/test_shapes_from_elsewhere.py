@@ -91,6 +91,7 @@ def test_lists_of_other_lengths_are_refused(tmp_path):
 @pytest.mark.parametrize("place", [1, 2])
 @pytest.mark.parametrize(("line", "said"), [
     ('{"question": "When?", "answer": "x", "contexts": [{"text": "t", "id": "a", "id": "b"}]}', r": line\n.*the key 'id' appears twice"),
+    ('{"question": "When?", "answer": "x", "contexts": [{"id": "a", "text": null}]}', r" \(id '\w+'\): contexts\[0\].text\n.*null"),
     ('{"question": "When?", "answer": "x", "contexts": [null, "x"]}', r" \(id '\w+'\): contexts\[0\].text\n.*null"),
 ])  # fmt: skip
 def test_a_native_file_that_no_guess_reads_is_refused_as_what_it_is(tmp_path, line, said, place):
@@ -107,6 +108,21 @@ def test_what_only_a_person_can_tell_is_asked(here, name, contents, said):
     start = start_from(write(here / name, contents), here / "folder")
     assert not start.folder.is_runnable
     assert said in " ".join(start.to_fill_in)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["odd.jsonl", "odd.csv"])
+@pytest.mark.parametrize(("odd", "unread"), [({"foo": "x"}, "foo"), ({"gains": "x"}, "gains"), ({"reference": 5, "foo": 1}, "foo")])
+def test_beside_an_odd_field_all_others_are_read_as_the_native_form_has_them(here, name, odd, unread):
+    chunks, labels = [{"id": f"d{i}", "text": text} for i, text in enumerate(C)], ["d0"]
+    if name == "odd.csv":
+        chunks, labels = json.dumps(chunks), json.dumps(labels)
+    row = {"id": "q1", "question": Q, "answer": A, "contexts": chunks, "relevant_chunks": labels, "category": "shop"}
+    start = start_from(write(here / name, [row | odd]), here / "folder")
+    assert f"not read: {unread}" in start.remarks
+    case = start.reading.probe[0]
+    assert [chunk.id for chunk in case.output.chunks] == ["d0", "d1"]
+    assert (list(case.sample.relevant_chunks), case.sample.category) == (["d0"], "shop")
 
 
 @pytest.mark.slow
