@@ -303,7 +303,7 @@ _TOKEN = re.compile(
 _ENDS = {"[": "]", "(": ")", "{": "}"}
 _SERIES = re.compile(r"\s*\S+ {2,}\S.*\n(?:Name: .*, )?(?:Length: \d+, )?dtype: \w+\s*", re.DOTALL)
 _PRINTED = re.compile(
-    r"\s*(?:\[\s*(?:['\"{\[(\]]|np\.|(?:array|list|Document)\(|(?:None|nan|True|False|\.\.\.|[-\d.]+)[\s,])|\{|\(['\"]|(?:np\.|numpy\.)?array\(|Document\()"
+    r"\s*(?:\[\s*(?:['\"{\[(\]]|np\.|(?:array|list|Document)\(|(?:None|nan|True|False|\.\.\.|[-\d.]+)[\s,])|\(['\"]|(?:np\.|numpy\.)?array\(|Document\()"
 )
 _ARRAYS = frozenset({"array", "list", "tuple"})
 _SCALARS = re.compile(r"(str|float|int|uint|bool)_?\d*")
@@ -326,8 +326,8 @@ def parsed(text: str) -> Any:
 
 
 def looks_printed(text: str) -> bool:
-    """Whether a text has the beginning and the end of a list, an object, an array or a Series as they are printed."""
-    return (_PRINTED.match(text) is not None and text.rstrip()[-1] in ")]}") or is_series(text)
+    """Whether a text has the beginning and the end of a list, an array or a Series as they are printed."""
+    return (_PRINTED.match(text) is not None and text.rstrip()[-1] in ")]") or is_series(text)
 
 
 def is_series(text: str) -> bool:

@@ -64,7 +64,7 @@ def test_what_separates_passages_in_most_texts_is_named_and_the_mapping_splits_t
 
 @pytest.mark.parametrize("text", [
     "A usual text - with a dash, and (1) a note; nothing else.", "| a | b |\n|---|---|\n| 1 | 2 |", "Line one.\nLine two.", "He paused -- then went.",
-    "See [1] and [2].", "x = a[1]; y = b[2]", "the day---and night",
+    "See [1] and [2].", "x = a[1]; y = b[2]", "the day---and night", '{"page":3,"text":"The boat is blue."}', "{'a': ['b', 'c']}",
 ])  # fmt: skip
 def test_a_usual_text_is_one_passage(text):
     assert JoinedPassages([text]).separator() is None
