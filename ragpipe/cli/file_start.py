@@ -317,7 +317,9 @@ def _no_records(source: Path, head: FileHead) -> DataError:
     found = forms.get(head.form, f"{head.form}, without a list of objects")
     found = "a table without rows" if head.form == "csv" else found
     near = [name for name in head.names if name.endswith((".json", ".jsonl", ".csv", ".parquet"))][:5]
-    forms_read = "one JSON object a line, a JSON list of objects, CSV or Parquet; an object of lists, or by id: `records: rows(@)` or `entries(@)` in a mapping"
+    forms_read = (
+        "one JSON object a line, a JSON list of objects, CSV or Parquet; an object of lists: `records: rows(@)` in a mapping"
+    )
     fix = f"give one of its files: {', '.join(near)}" if near else forms_read
     return DataError(CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)])
 

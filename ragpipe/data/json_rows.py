@@ -133,7 +133,7 @@ def _elements(window: _Window, file: DataFile, faults: Faults) -> Rows:
     if (sign := window.next_sign()) != "[":
         if sign:
             fix = (
-                "name the list inside by dataset.records=PATH; an object by id needs 'dataset.records=\"entries(@)\"', one of columns "
+                "name the list inside by dataset.records=PATH; an object by id needs 'dataset.records=\"*\"', one of columns "
                 "'dataset.records=\"rows(@)\"'; one object a line needs dataset.format=jsonl, objects one after another json_objects, "
                 "and columns of rows (DataFrame.to_json) json_columns"
             )

@@ -98,14 +98,21 @@ def foreign_shape(path: Path, display_path: str) -> str:
     return "" if found is None or is_plain else f"\n  {found.sentence(display_path)}"
 
 
+BY_ID = "entries(@)[].merge({id: key}, value)"
+"""The path of the records of an object by id."""
+
+
 def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """The path of the records within a JSON document, empty where they are the document, and the first of them.
 
     The path is that of the only list of objects among the document's own names, of the one that has questions, or of the longest of
-    several; where there is none, among the names of the objects in it, and so on.
+    several; where there is none, among the names of the objects in it, and so on. Of an object of questions by id it is `BY_ID`.
     """
     if head.records or not isinstance(head.document, dict):
         return "", head.records
+    by_id = head.document.items()
+    if by_id and all(isinstance(record, dict) and "question" in map(field_meant, record) for _, record in by_id):
+        return BY_ID, tuple({"id": name, **record} for name, record in by_id)
     level: dict[str, Any] = {"": head.document}
     for _ in range(_MAX_LEVELS):
         items = ((path, name, value) for path, parent in level.items() for name, value in parent.items())

@@ -82,6 +82,13 @@ def test_a_shape_is_read(here, name, contents, chunks, references):
     assert list(case.sample.references or ()) == references
 
 
+def test_an_object_by_id_is_read_with_its_ids(here):
+    records = {f"q{i}": {"question": question, "answer": A, "contexts": C} for i, question in enumerate((Q, Q2))}
+    records["q1"]["id"] = "own"
+    start = start_from(write(here / "by_id.json", records), here / "folder")
+    assert [(case.sample.id, case.sample.question) for case in start.reading.probe] == [("q0", Q), ("own", Q2)]
+
+
 def test_lists_of_other_lengths_are_refused(tmp_path):
     source = write(tmp_path / "lists.json", {"questions": [Q, Q2], "answers": [A]})
     with pytest.raises(DataError, match="a list of objects"):
