@@ -133,6 +133,11 @@ class Sample(_Noun):
     tags: list[str] = Field(default_factory=list)
     meta: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def expects(self) -> Expected:
+        """`expected`; where the sample has none, one in which everything is None."""
+        return self.expected or Expected()
+
 
 class Chunk(_Noun):
     """A retrieved passage. `rank` counts from 1 in the order the system gave; `score` is the retriever's own."""

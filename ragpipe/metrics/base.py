@@ -92,9 +92,10 @@ class Metric(BaseModel):
         return cls.shared_prompts.get(step) or cls.folder or cls.__module__.rpartition(".")[2]
 
     @classmethod
+    @lru_cache(maxsize=256)  # a class has the same fields for ever, and every case asks for them
     def step_names(cls) -> tuple[str, ...]:
         """Names of all prompt steps, in the order of their fields."""
-        return _step_names(cls)
+        return tuple(name for name, f in cls.model_fields.items() if f.annotation in (Prompt, Prompt | None))
 
     @classmethod
     def unused_steps(cls, parameters: Mapping[str, Any]) -> frozenset[str]:
@@ -267,9 +268,3 @@ def run_skip_reason(metric: Metric, case: Case, *, embedder: bool) -> str | None
     if no_embedder or case.output.error:
         return metric.sample_skip_reason(case.sample) or ("no_embedder" if no_embedder else "system_error")
     return metric.skip_reason(case) or metric.unrecorded_part(case)
-
-
-@lru_cache(maxsize=256)
-def _step_names(metric: type[Metric]) -> tuple[str, ...]:
-    """The fields that hold a prompt. A class has the same fields for ever, and every case asks for them."""
-    return tuple(name for name, f in metric.model_fields.items() if f.annotation in (Prompt, Prompt | None))

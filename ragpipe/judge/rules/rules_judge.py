@@ -133,16 +133,28 @@ def _check_with_quotes(roles: Mapping[str, Any], settings: RulesSettings) -> Quo
 
 
 def _grade_chunks(roles: Mapping[str, Any], settings: RulesSettings) -> ChunkGrades:
+    """One grade per chunk, in order. `relevance` is 100 x the best overlap of any claim of any reference.
+
+    Raises Skipped when no reference claims anything: `no_factual_claims`, or `rules_cannot_answer` where one states something
+    without words of its own ("No.").
+    """
     reference = roles["reference"]
     references = reference.texts if isinstance(reference, AnyReference) else (str(reference),)
-    return grade_chunks(str(roles.get("question", "")), references, source_texts(roles), settings)
+    claims = [claim for reference in references for claim in extract_claims(reference)]
+    if not claims:
+        if any(states_without_words(reference) for reference in references):
+            raise Skipped(CANNOT_ANSWER)
+        raise Skipped("no_factual_claims")
+    question_words = frozenset(tokenize(str(roles.get("question", ""))).content)
+    verdicts = [_grade_chunk(i, claims, question_words, chunk, settings) for i, chunk in enumerate(source_texts(roles), 1)]
+    return ChunkGrades(verdicts=verdicts)
 
 
 def _classify_source_use(roles: Mapping[str, Any], settings: RulesSettings) -> SourceUses:
     """The use of each source, under the number that the question shows, its place where it shows none."""
-    uses = classify_source_use(str(roles["text"]), source_texts(roles), settings).verdicts
-    numbers = roles.get("numbers") or range(1, len(uses) + 1)
-    return SourceUses(verdicts=[u.model_copy(update={"index": n}) for n, u in zip(numbers, uses, strict=True)])
+    answer, chunks = str(roles["text"]), source_texts(roles)
+    numbers = roles.get("numbers") or range(1, len(chunks) + 1)
+    return SourceUses(verdicts=[_use(n, answer, chunk, settings) for n, chunk in zip(numbers, chunks, strict=True)])
 
 
 _EXISTING = YesNo(verdict="YES", text="YES: the existing answer stands")
@@ -351,22 +363,6 @@ def _objections(features: ClaimFeatures, *, names: bool) -> list[str]:
     return objections
 
 
-def grade_chunks(question: str, references: Sequence[str], chunks: Sequence[str], settings: RulesSettings) -> ChunkGrades:
-    """One grade per chunk, in order. `relevance` is 100 x the best overlap of any claim of any reference.
-
-    Raises Skipped when no reference claims anything: `no_factual_claims`, or `rules_cannot_answer` where one states something
-    without words of its own ("No.").
-    """
-    claims = [claim for reference in references for claim in extract_claims(reference)]
-    if not claims:
-        if any(states_without_words(reference) for reference in references):
-            raise Skipped("rules_cannot_answer")
-        raise Skipped("no_factual_claims")
-    question_words = frozenset(tokenize(question).content)
-    verdicts = [_grade_chunk(i, claims, question_words, chunk, settings) for i, chunk in enumerate(chunks, 1)]
-    return ChunkGrades(verdicts=verdicts)
-
-
 def _grade_chunk(
     position: int, claims: Sequence[str], question_words: frozenset[str], chunk: str, settings: RulesSettings
 ) -> ChunkGrade:
@@ -418,15 +414,8 @@ def _cited(claim: str, recorded: Sequence[frozenset[str]]) -> CitedClaim:
     return CitedClaim(claim=claim, marker=mark, cited=bool(mark) or is_recorded)
 
 
-def classify_source_use(answer: str, chunks: Sequence[str], settings: RulesSettings) -> SourceUses:
-    """How the answer uses each source.
-
-    Paraphrased: a claim that is no quote is supported by this source alone. Quoted: the answer repeats its words.
-    """
-    return SourceUses(verdicts=[_use(i, answer, chunk, settings) for i, chunk in enumerate(chunks, 1)])
-
-
 def _use(index: int, answer: str, chunk: str, settings: RulesSettings) -> SourceUse:
+    """Paraphrased: a claim that is no quote is supported by this source alone. Quoted: the answer repeats its words."""
     words = tokenize(chunk).plain
     claims = extract_claims(answer)
     quotes = [claim for claim in claims if _quoted_parts(claim, words)]

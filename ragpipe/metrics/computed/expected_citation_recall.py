@@ -27,8 +27,7 @@ class ExpectedCitationRecallMetric(Computed):
     version = 2
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        expects = sample.expected and sample.expected.citations
-        return super().sample_skip_reason(sample) if expects else "no_expected_citations"
+        return super().sample_skip_reason(sample) if sample.expects.citations else "no_expected_citations"
 
     def skip_reason(self, case: Case) -> str | None:
         return super().skip_reason(case) or name_no_chunk(case)
@@ -42,7 +41,7 @@ class ExpectedCitationRecallMetric(Computed):
 
 
 def _score(case: Case) -> Score:
-    expected = list(dict.fromkeys((case.sample.expected.citations if case.sample.expected else None) or ()))
+    expected = list(dict.fromkeys(case.sample.expects.citations or ()))
     names = {name for chunk in cited_chunks(case) for name in (chunk.id, chunk.doc_id, chunk.rel_path) if name}
     cited = [name for name in expected if name in names]
     missing = [name for name in expected if name not in names]

@@ -30,7 +30,7 @@ class ListCompletenessMetric(Computed):
         return (ScoreSpec(self.name), surplus)
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        possible = sample.expected.context_has if sample.expected else None
+        possible = sample.expects.context_has
         if not possible:
             return "no_item_count" if possible is None else "no_items_in_contexts"
         return super().sample_skip_reason(sample)
@@ -45,7 +45,7 @@ class ListCompletenessMetric(Computed):
         return [self._score(case) for case in cases]
 
     def _score(self, case: Case) -> list[Score]:
-        possible = case.sample.expected.context_has if case.sample.expected else None
+        possible = case.sample.expects.context_has
         items = list_items(case.answer)
         names = [spec.name for spec in self.scores()]
         if not items or not possible:

@@ -27,8 +27,7 @@ class MustQuoteMetric(Computed):
     quote_words: QuoteWords = 6
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        expects = sample.expected and sample.expected.must_quote
-        return super().sample_skip_reason(sample) if expects else "no_quote_expected"
+        return super().sample_skip_reason(sample) if sample.expects.must_quote else "no_quote_expected"
 
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 with a quote, 0 without: {len(details.get('quotes', ()))} found"

@@ -74,14 +74,12 @@ class AnswerRelevanceMetric(JudgeMetric):
             return Score(0.0, reason=why, details={"flags": [why]})
         if self.questions is None:
             return await self._graded(case, judge, [])
-        reply = await judge(self.questions, GeneratedQuestions, **self._question_values(self.questions, case))
+        values = self.prompt_values(self.questions, case, answer=case.answer, n=self.n)
+        reply = await judge(self.questions, GeneratedQuestions, **values)
         written = [one_line(text) for text in reply.questions if any(c.isalnum() for c in text)][: self.n]
         if not written:
             return await self._graded(case, judge, ["no_questions_generated"])
         return await self._compared(written, case, judge)
-
-    def _question_values(self, prompt: Prompt, case: Case) -> dict[str, Any]:
-        return self.prompt_values(prompt, case, answer=case.answer, n=self.n)
 
     async def _compared(self, written: list[str], case: Case, judge: Judge) -> Score:
         real, *vectors = await judge.embed([case.question, *written])

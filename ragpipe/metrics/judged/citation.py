@@ -58,10 +58,6 @@ class CitationQuestions(JudgeMetric):
         parts, sources = {"numbers": [numbers[key] for key in chunks]}, list(chunks.values())
         return self.prompt_values(self.support, case, parts, again=again, sources=sources, citations=citations)
 
-    def coverage_values(self, case: Case, cited: Sequence[Cited]) -> dict[str, Any]:
-        parts = {"citations": [f"{citation.label}: {citation.text}" for citation in cited]} if case.output.citations else {}
-        return self.prompt_values(self.coverage, case, parts, answer=case.answer)
-
     async def verdicts(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> dict[tuple[ChunkKey, str], CitationVerdict]:
         """A verdict for each pair of chunk and cited passage, asked for in batches."""
 
@@ -74,7 +70,9 @@ class CitationQuestions(JudgeMetric):
 
     async def claims(self, case: Case, judge: Judge, cited: Sequence[Cited]) -> list[CitedClaim]:
         """The answer's claims in order, each once; one that is listed with and without a citation carries one."""
-        reply = await judge(self.coverage, CitedClaims, **self.coverage_values(case, cited))
+        parts = {"citations": [f"{citation.label}: {citation.text}" for citation in cited]} if case.output.citations else {}
+        values = self.prompt_values(self.coverage, case, parts, answer=case.answer)
+        reply = await judge(self.coverage, CitedClaims, **values)
         claims: dict[str, CitedClaim] = {}
         for claim in reply.claims:
             name = claim.claim.strip()
@@ -144,8 +142,9 @@ class CitationMetric(CitationQuestions, RefusalMetric):
         return (ScoreSpec(self.name), *(ScoreSpec(f"{self.name}_{part}") for part in PARTS), met)
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        required = sample.expected.requires_citations if sample.expected else None
-        return "citations_not_required" if required is False else super().sample_skip_reason(sample)
+        if sample.expects.requires_citations is False:
+            return "citations_not_required"
+        return super().sample_skip_reason(sample)
 
     def skip_reason(self, case: Case) -> str | None:
         if case.output.citations is None and not self.markers:
@@ -179,9 +178,8 @@ class CitationMetric(CitationQuestions, RefusalMetric):
 
     async def _uncited(self, case: Case) -> Sequence[Score]:
         """No citation: 0 in all, or skipped for an answer that only declines, or may do so in a language that is not covered."""
-        required = case.sample.expected.requires_citations if case.sample.expected else None
         names = [spec.name for spec in self.scores()]
-        if self.refusals == "skip" and not required:
+        if self.refusals == "skip" and not case.sample.expects.requires_citations:
             reading = await read_refusal_async(case.answer, self.patterns)
             if reading.refused or not reading.covered:
                 why = "refusal_without_citations" if reading.covered else NOT_COVERED
@@ -199,16 +197,13 @@ class CitationMetric(CitationQuestions, RefusalMetric):
         flags = [*answer_flags(case.answer), *_citation_flags(rows)]
         details = {"parts": values, "citations": rows, "dangling": dangling, "uncited_claims": uncited, "flags": flags}
         coverage = f"{len(uncited)} of {len(claims)} claims uncited" if claims else "no_factual_claims"
+        minimum = case.sample.expects.min_citation_coverage
         return (
             self._overall(values, f"{len(dangling)} dangling, {coverage}", details),
             Score(values["valid"], f"{self.name}_valid", details={"valid": valid, "citations": len(counted)}),
             Score(values["accuracy"], f"{self.name}_accuracy", details={"accurate": accurate, "citations": len(counted)}),
-            *self._coverage(values.get("coverage"), self._minimum(case), claims, uncited),
+            *self._coverage(values.get("coverage"), self.min_coverage if minimum is None else minimum, claims, uncited),
         )
-
-    def _minimum(self, case: Case) -> float:
-        demanded = case.sample.expected.min_citation_coverage if case.sample.expected else None
-        return self.min_coverage if demanded is None else demanded
 
     def _overall(self, values: dict[Part, float], reason: str, details: dict[str, Any]) -> Score:
         """The weighted mean of the parts that have a value; skipped where all weight is on parts that have none."""

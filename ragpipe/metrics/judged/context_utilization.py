@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -36,17 +36,14 @@ class ContextUtilizationMetric(UsefulnessMetric):
     use: Prompt
     batch: int = Field(default=10, ge=1, description="Chunks per judge call about their use, 1 or more.")
 
-    def use_values(self, case: Case, shown: Sequence[tuple[int, Chunk]], again: bool = False) -> dict[str, Any]:
-        parts, chunks = {"numbers": [number for number, _ in shown]}, [chunk for _, chunk in shown]
-        return self.prompt_values(self.use, case, parts, again=again, contexts=chunks, answer=case.answer)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"{details['used']} used / {details['useful']} useful chunks" if details.get("useful") else None
 
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         async def ask(part: list[tuple[int, Chunk]], again: bool) -> list[SourceUse]:
-            values = self.use_values(case, part, again)
+            numbers, chunks = {"numbers": [number for number, _ in part]}, [chunk for _, chunk in part]
+            values = self.prompt_values(self.use, case, numbers, again=again, contexts=chunks, answer=case.answer)
             return by_place((await judge(self.use, SourceUses, **values)).verdicts, values.get("numbers"))
 
         grades = await self.grades(case, judge)

@@ -65,7 +65,7 @@ class GroundednessMetric(ContextMetric):
 
     def values(self, case: Case) -> dict[str, Any]:
         parts: dict[str, Any] = {}
-        if not _requires_citations(case):
+        if not case.sample.expects.requires_citations:
             parts["cited"] = False
         elif case.output.citations and not _shows_marks(case):
             parts["citations"] = _citation_lines(case, len(case.contexts[: self.top_k]))
@@ -83,7 +83,7 @@ class GroundednessMetric(ContextMetric):
             return await self.unsupported(case)
         reply = await judge(self.grade, Grade, **self.values(case))
         value, flags = reply.score, answer_flags(case.answer)
-        if _requires_citations(case) and not _is_cited(case, reply.major_claims_cited):
+        if case.sample.expects.requires_citations and not _is_cited(case, reply.major_claims_cited):
             cap = self.cap_without_citations
             value, flags = value if cap is None else min(value, cap), [*flags, "required_citations_missing"]
         if round(reply.score) == TOP and reply.unsupported_claims:  # it may be weighted
@@ -96,10 +96,6 @@ class GroundednessMetric(ContextMetric):
             "flags": flags,
         }
         return Score(value, reason=one_line(reply.reason) or None, details=details)
-
-
-def _requires_citations(case: Case) -> bool:
-    return bool(case.sample.expected and case.sample.expected.requires_citations)
 
 
 def _is_cited(case: Case, verdict: bool | None) -> bool:

@@ -61,14 +61,11 @@ class RecencyConflictMetric(JudgeMetric):
         """The cited chunks by the role of the anchors that they match."""
         by_role: dict[str, list[Chunk]] = {}
         for chunk in cited_chunks(case):
-            for role in self._roles_of(chunk, case):
+            anchors = case.sample.anchors or ()
+            roles = (a.role for a in anchors if matches_anchor(chunk, a, require_snippet=self.require_snippet))
+            for role in dict.fromkeys(role for role in roles if role):
                 by_role.setdefault(role, []).append(chunk)
         return by_role
-
-    def _roles_of(self, chunk: Chunk, case: Case) -> list[str]:
-        anchors = case.sample.anchors or ()
-        roles = (a.role for a in anchors if matches_anchor(chunk, a, require_snippet=self.require_snippet))
-        return list(dict.fromkeys(role for role in roles if role))
 
     def values(self, case: Case, cited: dict[str, list[Chunk]]) -> dict[str, Any]:
         chunks = {"newer": cited["newer"], "older": cited["older"]}

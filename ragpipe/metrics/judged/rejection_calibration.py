@@ -53,8 +53,7 @@ class RejectionCalibrationMetric(RefusalMetric):
         return (ScoreSpec(self.name, binary=True), ScoreSpec(f"{self.name}_reason", binary=True, diagnostic=True))
 
     def sample_skip_reason(self, sample: Sample) -> str | None:
-        expects = sample.expected and sample.expected.behavior
-        return super().sample_skip_reason(sample) if expects else "no_expected_behavior"
+        return super().sample_skip_reason(sample) if sample.expects.behavior else "no_expected_behavior"
 
     def required_parts(self, case: Case) -> frozenset[OutputPart]:
         return frozenset() if case.output.abstained else frozenset({"answer"})
@@ -68,7 +67,7 @@ class RejectionCalibrationMetric(RefusalMetric):
         return f"1 where both are the same, else 0: expected {details['expected']}, found {details['actual']}"
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
-        expected = (case.sample.expected.behavior if case.sample.expected else None) or ""
+        expected = case.sample.expects.behavior or ""
         why = without_a_word(case.answer)
         if why and not case.output.abstained:
             details: dict[str, Any] = {"expected": expected, "actual": "none", "failure_mode": None, "flags": [why]}
@@ -102,7 +101,7 @@ class RejectionCalibrationMetric(RefusalMetric):
     def _reason(self, case: Case, reading: RefusalReading | None) -> Score:
         """Whether a right refusal gives the reason that the label names. `reading` is None for any other answer."""
         name = f"{self.name}_reason"
-        expected = case.sample.expected.rejection_reason if case.sample.expected else None
+        expected = case.sample.expects.rejection_reason
         if expected is None:
             return Score(name=name, status="skipped", reason="no_rejection_reason")
         if reading is None:

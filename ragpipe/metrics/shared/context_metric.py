@@ -107,15 +107,13 @@ class UsefulnessMetric(ReferenceMetric, JudgeMetric):
     answer_types = {"grade": (ChunkGrades, ChunkVerdicts)}
     grade: Prompt
 
-    def grade_values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        parts = {"reference": case.reference} if case.reference else {}
-        return self.prompt_values(self.grade, case, parts, again=again, contexts=chunks, question=case.question)
-
     async def grades(self, case: Case, judge: Judge) -> list[ChunkGrade | ChunkVerdict]:
         """One grade for each chunk, in order."""
 
         async def ask(chunks: list[Chunk], again: bool) -> list[ChunkGrade | ChunkVerdict]:
-            reply: Any = await judge(self.grade, self.answer_type("grade"), **self.grade_values(case, chunks, again))
+            parts = {"reference": case.reference} if case.reference else {}
+            values = self.prompt_values(self.grade, case, parts, again=again, contexts=chunks, question=case.question)
+            reply: Any = await judge(self.grade, self.answer_type("grade"), **values)
             return list(reply.verdicts)
 
         return await verdicts_for(case.contexts, ask) if case.contexts else []

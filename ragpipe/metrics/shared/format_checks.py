@@ -110,7 +110,7 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 def validator(schema: dict[str, Any], search: Search) -> Any:
     """A validator whose patterns have a time limit and respect case, as the standard demands. It fetches nothing."""
-    from jsonschema import Draft202012Validator, ValidationError  # type: ignore[import-untyped, unused-ignore]
+    from jsonschema import Draft202012Validator, FormatChecker, ValidationError  # type: ignore[import-untyped, unused-ignore]
     from jsonschema.validators import extend  # type: ignore[import-untyped, unused-ignore]
     from referencing import Registry
 
@@ -120,15 +120,9 @@ def validator(schema: dict[str, Any], search: Search) -> Any:
             yield ValidationError(f"{value!r} does not match {pattern!r}")
 
     timed_validator = extend(Draft202012Validator, {"pattern": check_pattern})
-    return timed_validator(schema, registry=Registry(), format_checker=_formats())
-
-
-def _formats() -> Any:
-    from jsonschema import FormatChecker  # type: ignore[import-untyped, unused-ignore]
-
-    checker = FormatChecker(formats=[name for name in FORMATS if name != "date-time"])
-    checker.checks("date-time", raises=ValueError)(_is_date_time)
-    return checker
+    formats = FormatChecker(formats=[name for name in FORMATS if name != "date-time"])
+    formats.checks("date-time", raises=ValueError)(_is_date_time)
+    return timed_validator(schema, registry=Registry(), format_checker=formats)
 
 
 def _is_date_time(value: object) -> bool:

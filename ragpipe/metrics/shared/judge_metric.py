@@ -70,13 +70,12 @@ class JudgeMetric(Metric):
             optional["history"] = case.sample.history
         if self.reasoning:
             optional["reasoning"] = True
-        if examples := self._example_texts(prompt):
+        examples = self.examples.get(prompt.step, [])
+        if isinstance(examples, str):
+            examples = self.graded_examples[prompt.step].texts(prompt)
+        if examples:
             optional["examples"] = examples
         return values | {name: value for name, value in optional.items() if name in prompt.optional}
-
-    def _example_texts(self, prompt: Prompt) -> list[str]:
-        texts = self.examples.get(prompt.step, [])
-        return self.graded_examples[prompt.step].texts(prompt) if isinstance(texts, str) else texts
 
 
 def without_a_word(answer: str) -> str | None:

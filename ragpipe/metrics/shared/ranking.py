@@ -251,7 +251,7 @@ def _weighed(names: list[str], gains: dict[str, float]) -> dict[str, float]:
     return {name: gain for name, gain in weighed.items() if gain > 0}
 
 
-def matches_member(chunk: Chunk, member: str | Anchor, *, require_snippet: bool = False) -> bool:
+def matches_member(chunk: Chunk, member: str | Anchor, require_snippet: bool) -> bool:
     """True when the chunk matches a member of a required support group: an id (of chunk or document), the path of a
     document without id, or an anchor."""
     if isinstance(member, Anchor):
@@ -317,25 +317,16 @@ def ranked_list_of(case: Case, gold: Gold, order: Literal["given", "trec"], unit
     groups = gold_groups(case.sample)
     if not groups and gold.form != "anchors":
         return RankedList(gold, ids)
-    ranked = _ranked_chunks(chunks, names, ids if fold else None)
+    rank_of = {name: rank for rank, name in enumerate(ids)}
+    ranked = [(rank_of[name], chunk) for name, chunk in zip(names, chunks, strict=True)] if fold else list(enumerate(chunks))
     supports = [
-        {rank for rank, chunk in ranked if _matches_group(chunk, group, require_snippet=require_snippet)} for group in groups
+        {rank for rank, chunk in ranked if any(matches_member(chunk, member, require_snippet) for member in group)}
+        for group in groups
     ]
     all_met = max((min(ranks) + 1 if ranks else NEVER for ranks in supports), default=None)
     ideal = list(gold.gains.values()) or [1.0] * len(gold.anchors)
     rows = _matched(ranked, gold, ideal, len(ids), set().union(*supports))
     return RankedList(gold, ids, False, rows, ideal, all_met)
-
-
-def _ranked_chunks(chunks: list[Chunk], names: list[str], documents: list[str] | None) -> list[tuple[int, Chunk]]:
-    if documents is None:
-        return list(enumerate(chunks))
-    rank_of = {name: rank for rank, name in enumerate(documents)}
-    return [(rank_of[name], chunk) for name, chunk in zip(names, chunks, strict=True)]
-
-
-def _matches_group(chunk: Chunk, group: list[str | Anchor], *, require_snippet: bool) -> bool:
-    return any(matches_member(chunk, member, require_snippet=require_snippet) for member in group)
 
 
 def first_ranks(
