@@ -331,7 +331,8 @@ def dont_know_phrase(answer: str, phrases: DontKnowPhrases, *, literal: bool = F
     check_length(answer)
     text = _plain(answer)
     if literal:
-        return _literal_phrase(text, phrases)
+        short = phrases.short if len(text) < phrases.short_below else []
+        return next((phrase for phrase in (*phrases.phrases, *short) if _plain(phrase) in text), None)
     words = words_of(text)
     if words in set(map(words_of, phrases.non_answers)):
         return words
@@ -344,11 +345,6 @@ def dont_know_phrase(answer: str, phrases: DontKnowPhrases, *, literal: bool = F
         if WORD.search(clause)
     ]
     return _opening_phrase(clauses) or _dominating_phrase(clauses, phrases.dominates)
-
-
-def _literal_phrase(text: str, phrases: DontKnowPhrases) -> str | None:
-    short = phrases.short if len(text) < phrases.short_below else []
-    return next((phrase for phrase in (*phrases.phrases, *short) if _plain(phrase) in text), None)
 
 
 def _opening_phrase(clauses: list[_Clause]) -> str | None:

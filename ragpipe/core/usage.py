@@ -167,11 +167,6 @@ class Amount:
         """Read what `as_json` wrote. Other keys are passed over. Raises KeyError, TypeError and ValueError."""
         return Amount(float(values["usd"]), int(values["tokens"]), int(values["calls"]))
 
-    @staticmethod
-    def of_usage(usage: Usage, unpriced_usd: float = 0.0) -> Amount:
-        """What a ledger says; `unpriced_usd` is added for the replies whose price it does not know."""
-        return Amount(usage.usd_known + unpriced_usd, usage.tokens, usage.replies)
-
 
 KINDS = ("input", "output", "cached_input", "reasoning", "written_input")
 NO_USAGE = "the reply names no usage that can be believed"

@@ -54,11 +54,6 @@ class AnySystem(Settings):
         """Whether the settings leave it to a method's outputs that they retrieve; False when they say that none does."""
         return self.retrieves if isinstance(self.retrieves, bool) else self.retrieves.get(method, True)
 
-    @property
-    def named_methods(self) -> frozenset[str]:
-        """The methods that `retrieves` names."""
-        return frozenset(() if isinstance(self.retrieves, bool) else self.retrieves)
-
     def identity(self) -> dict[str, Any]:
         """As for every section; `retrieves` stands in it only where it says that something retrieves nothing, `prices`
         only where they are given."""

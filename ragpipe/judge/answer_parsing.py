@@ -59,7 +59,9 @@ def read_answer(text: str, answer: type[A], material: Iterable[str] = ()) -> tup
             raise
         text = ""
     flags = () if text == complete else ("thinking_removed",)
-    text = without_turn_tokens(text).strip().lstrip("\ufeff")
+    if "<|" in text or "</s>" in text:  # the tokens that begin and end a turn: `<|im_start|>assistant`, `<|im_end|>`, `</s>`
+        text = _TURN_END.sub("", _TURN_BEGIN.sub("", text))
+    text = text.strip().lstrip("\ufeff")
     parse = _text_answer if answer.form == "text" else _json_answer
     parsed, more_flags = parse(text, answer, material)
     return parsed, (*flags, *more_flags)
@@ -188,13 +190,6 @@ def final_part(text: str) -> str:
     if any(hint in text for hint in _HINTS) and _TAG.search(text):
         return _Scanner(text).final_part()
     return _after_stripped_channels(text) if _STRIPPED_ANALYSIS.match(text) else text
-
-
-def without_turn_tokens(text: str) -> str:
-    """The text without the tokens that begin and end a turn (`<|im_start|>assistant`, `<|im_end|>`, `</s>`)."""
-    if "<|" not in text and "</s>" not in text:
-        return text
-    return _TURN_END.sub("", _TURN_BEGIN.sub("", text))
 
 
 def _after_stripped_channels(text: str) -> str:

@@ -187,15 +187,9 @@ def proxy_for(url: str, environ: Mapping[str, str] | None = None) -> Proxy | Non
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".").lower()
     no_proxy = environ.get("no_proxy", environ.get("NO_PROXY"))
-    if is_loopback(host) or (is_private(host) and no_proxy is None):
+    if is_loopback(host) or (is_private(host) and no_proxy is None) or _is_exempt(host, parts.port, no_proxy or ""):
         return None
-    if _is_exempt(host, parts.port, no_proxy or ""):
-        return None
-    return _configured_proxy(parts.scheme, environ)
-
-
-def _configured_proxy(scheme: str, environ: Mapping[str, str]) -> Proxy | None:
-    for variable in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
+    for variable in (f"{parts.scheme}_proxy", f"{parts.scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
         is_header = variable == "HTTP_PROXY" and "REQUEST_METHOD" in environ  # under CGI a client can set it by `Proxy`
         if not is_header and (value := environ.get(variable, "").strip()):
             return Proxy(value if "://" in value else f"http://{value}", variable)

@@ -339,7 +339,10 @@ class JudgeSettings(AnyJudge):
         """`endpoint`, or host:port/path of `api_base`, or '' for a public provider."""
         if self.endpoint is not None:
             return self.endpoint
-        return "" if self.api_base is None else place_of(self.api_base)
+        if self.api_base is None:
+            return ""
+        parts = urlsplit(self.api_base)
+        return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
 
     @property
     def label(self) -> str:
@@ -428,9 +431,3 @@ def checked_api_base(value: str) -> str:
     if parts.path.rstrip("/").endswith("/chat/completions"):
         raise ValueError("leave `/chat/completions` out: ragpipe adds it to the base URL")
     return value.rstrip("/")
-
-
-def place_of(api_base: str) -> str:
-    """host:port/path of a base URL."""
-    parts = urlsplit(api_base)
-    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"

@@ -48,7 +48,10 @@ class Console:
         shows_results: Whether results are printed.
         resume: The words that the command needs so that starting it again can change an incomplete result; None where
             no start can.
+        kept_warnings: The warnings that were not printed; None where each was printed at once.
     """
+
+    kept_warnings: tuple[str, ...] | None = None
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None):
         self._out = SafeStream(out if out is not None else sys.stdout)
@@ -121,11 +124,6 @@ class Console:
         self.lines(table_lines([[Head(head) for head in heads], *rows], left))
 
     @property
-    def kept_warnings(self) -> tuple[str, ...] | None:
-        """The warnings that were not printed; None where each was printed at once."""
-        return None
-
-    @property
     def width(self) -> int:
         """Columns of the terminal (`COLUMNS`, else the terminal's own, else 80)."""
         import shutil
@@ -171,18 +169,13 @@ class JobConsole(Console):
         super().__init__()
         self._out = SafeStream(None)
         self.shows_results = False
-        self._kept: list[str] = []
+        self.kept_warnings: tuple[str, ...] = ()
 
     def warn(self, text: str) -> None:
         """Keep a warning, once."""
         if not self.has_warned(text):
             self.note_warned(text)
-            self._kept.append(text)
-
-    @property
-    def kept_warnings(self) -> tuple[str, ...]:
-        """The warnings of the job, each once."""
-        return tuple(self._kept)
+            self.kept_warnings += (text,)
 
 
 def column_lots(table: Sequence[Sequence[str]], width: int, names: int = 1) -> list[list[int]]:

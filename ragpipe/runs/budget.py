@@ -49,7 +49,7 @@ def _ledger(config: RunConfig, owner: JudgeSettings | JurySettings, store: Store
     folder = RunFolder.at(Path(config.output_dir), config.name, run_id)
     carried = CarriedSpend(folder, store, run_id)
     usages = paid_by(store, run_id), Usage.sum(carried.spend_of(number) for number in folder.iterations())
-    by_store, by_folder = (Amount.of_usage(usage, _unpriced(owner, usage)) for usage in usages)
+    by_store, by_folder = (Amount(usage.usd_known + _unpriced(owner, usage), usage.tokens, usage.replies) for usage in usages)
     return by_store.at_least(by_folder)
 
 

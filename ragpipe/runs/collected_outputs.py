@@ -146,7 +146,7 @@ def mark_closed_book(records: Iterable[Record], system: AnySystem) -> Iterator[R
 def unknown_methods(system: AnySystem, methods: Iterable[str]) -> str | None:
     """A warning about names under `system.retrieves` that no output has; None when there are none."""
     known = list(methods)
-    unknown = sorted(system.named_methods - set(known))
+    unknown = [] if isinstance(system.retrieves, bool) else sorted(system.retrieves.keys() - set(known))
     if not unknown:
         return None
     return (

@@ -106,7 +106,8 @@ def completion_notice(config: RunConfig, manifest: Mapping[str, Any], now: datet
     if any(manifest["iterations"].get(str(number)) != COMPLETE for number in range(1, config.iterations + 1)):
         return []
     now = now or datetime.now(UTC)
-    first = f"complete since {_local(manifest.get('ended_at', manifest['created_at']))}, nothing was asked"
+    ended = datetime.fromisoformat(manifest.get("ended_at", manifest["created_at"])).astimezone()
+    first = f"complete since {ended:%Y-%m-%d %H:%M}, nothing was asked"
     if collected := manifest["data"].get("collected_at"):
         first += f"; outputs collected {time_ago(now - datetime.fromisoformat(collected))}"
     options = []
@@ -150,7 +151,3 @@ def time_ago(age: timedelta) -> str:
         if seconds < limit:
             return f"{seconds // unit} {name} ago"
     return f"{seconds // 86400} days ago"
-
-
-def _local(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -39,7 +39,7 @@ def read_metrics(
     metrics: dict[str, Metric] = {}
     faults: list[Problem] = []
     for name, section in sections.items():
-        if fault := _shape_fault(name, section, origins):
+        if fault := _shape_fault(name, section):
             faults.append(fault)
         elif not _is_not_chosen(name, section, origins):
             try:
@@ -90,7 +90,7 @@ def placed(problem: Problem, origins: ConfigOrigins) -> Problem:
     return Problem(origins.location(problem.key), problem.key, problem.found, problem.expected, problem.fix)
 
 
-def _shape_fault(name: object, section: object, origins: ConfigOrigins) -> Problem | None:
+def _shape_fault(name: object, section: object) -> Problem | None:
     if not (isinstance(name, str) and _METRIC_NAME.match(name)):
         return Problem("metrics", "metrics", f"the name {name!r}"[:200], _NAME_RULE)
     if not isinstance(section, Mapping):

@@ -117,7 +117,8 @@ def scored_cases(inputs: ScoreInputs) -> _ScoredCases:
     """Write `records.parquet` and aggregate. What this accumulates is freed on return: the costs need the memory."""
     settings, specs = inputs.settings, inputs.all_specs
     names = [spec.name for spec in specs]
-    accumulators = Accumulators(names, _group_fields(settings), choices(settings), inputs.system_price)
+    fields = {field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")}
+    accumulators = Accumulators(names, sorted(fields), choices(settings), inputs.system_price)
     accumulators.findings = case_rules(settings)
     passing = [spec.name for spec in specs if settings.passes(spec)]
     low_scores = LowScores(specs, settings.low_scores, passing)
@@ -168,10 +169,6 @@ def _read_blocks(inputs: ScoreInputs, times: JudgeTimes) -> Iterator[tuple[CaseB
     missing_gold = inputs.sources.missing_gold() if inputs.sources else None
     for block in blocks:
         yield block, case_columns(block, inputs.iteration, times.take(keys_of(block.outputs)), missing_gold)
-
-
-def _group_fields(settings: ScoringSettings) -> list[str]:
-    return sorted({field for name in (*DIMENSIONS, *settings.slices, *settings.low_scores.by) for field in name.split("*")})
 
 
 def untrusted_scores(inputs: ScoreInputs) -> set[str]:

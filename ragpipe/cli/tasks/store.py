@@ -53,12 +53,6 @@ class StoreTaskSettings(Settings):
     unused: bool = Field(default=False, description="For `prune`: whether only calls that no run below `output_dir` uses go.")
     dry_run: bool = Field(default=True, description="For `prune`: whether calls are only counted and nothing is deleted.")
 
-    @property
-    def chooses_calls(self) -> bool:
-        """Whether any condition says which calls to prune."""
-        named = (self.older_than_days, self.run)
-        return self.unused or any(value is not None for value in named)
-
 
 @dataclass(frozen=True)
 class StoreTask:
@@ -111,7 +105,8 @@ def _missing_keys(settings: StoreTaskSettings, origins: ConfigOrigins) -> Iterat
             yield Problem(origins.location(key), key, text, "a .jsonl file", f"{key}=FILE.jsonl")
     if settings.action == "stats" and settings.to and Path(settings.to).suffix != ".json":
         yield Problem(origins.location("to"), "to", repr(settings.to), "a .json file", "to=FILE.json")
-    if settings.action == "prune" and not settings.chooses_calls:
+    chooses = settings.unused or settings.older_than_days is not None or settings.run is not None
+    if settings.action == "prune" and not chooses:
         fix = "set older_than_days, run or unused=true"
         yield Problem(origins.location("action"), "action", "prune of everything", "a choice of calls", fix)
 
