@@ -351,12 +351,12 @@ def worst_cases(run: RunFolder, gate: Mapping[str, Any], count: int) -> list[Gat
         has_mode = chosen & np.array([gate["failure_mode"] in (row or ()) for row in modes.to_pylist()], dtype=np.bool_)
         if gate.get("against", NO_EARLIER_RUN) != NO_EARLIER_RUN:  # those that have it now and did not
             changes = _changes(run, gate, has_mode.astype(np.float64), names)
-            return _cases(names, np.flatnonzero(has_mode & (changes > 0))[:count], changes)
-        return _cases(names, np.flatnonzero(has_mode)[:count], None)
+            return gate_cases(names, np.flatnonzero(has_mode & (changes > 0))[:count], changes)
+        return gate_cases(names, np.flatnonzero(has_mode)[:count], None)
     if gate["score"] not in metrics["declared"]:
         return []
     if gate["verdict"] in ("no_evidence", "not_enough_evidence"):
-        return _cases(names, np.flatnonzero(chosen & _failed(records[-1], gate["score"]))[:count], None)
+        return gate_cases(names, np.flatnonzero(chosen & _failed(records[-1], gate["score"]))[:count], None)
     with open_records(records, [gate["score"]]) as tables:
         score = repeats(tables, gate["score"], len(names))
     scale = metrics["declared"][gate["score"]]
@@ -366,7 +366,7 @@ def worst_cases(run: RunFolder, gate: Mapping[str, Any], count: int) -> list[Gat
         values = _changes(run, gate, values, names, None if by_rate else scale)
     values = np.where(chosen, values, np.nan)
     order = np.argsort(values if gate.get("max") is None else -values, kind="stable")  # NaN comes last
-    return _cases(names, order[: min(count, int(np.sum(~np.isnan(values))))], values)
+    return gate_cases(names, order[: min(count, int(np.sum(~np.isnan(values))))], values)
 
 
 def _changes(
@@ -383,8 +383,9 @@ def _changes(
     return changes
 
 
-def _cases(names: pa.Table, places: NDArray[np.int64], values: Floats | None) -> list[GateCase]:
-    rows = names.take(pa.array(places)).select(OUTPUT_KEY).to_pylist()
+def gate_cases(names: pa.Table, places: Sequence[int] | NDArray[np.int64], values: Floats | None) -> list[GateCase]:
+    """The cases at these places of a table that names all cases, each with its value of `values`, which has one for each of all."""
+    rows = names.take(pa.array(places, pa.int64())).select(OUTPUT_KEY).to_pylist()
     figures = [None] * len(rows) if values is None else [float(values[place]) for place in places]
     return [GateCase(**row, value=value) for row, value in zip(rows, figures, strict=True)]
 

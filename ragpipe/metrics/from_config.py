@@ -186,8 +186,9 @@ def _load_prompts(
             continue
         key = f"prompts.{step}"
         if step not in steps:
-            expected = f"one of the steps {list(steps)}"
-            problems.append(_problem(name, key, f"the step {step!r}", expected, _near(step, steps)))
+            near = difflib.get_close_matches(step, steps, n=1)
+            fix = f"did you mean {near[0]}?" if near else ""
+            problems.append(_problem(name, key, f"the step {step!r}", f"one of the steps {list(steps)}", fix))
             continue
         try:
             prompts[step] = _load_prompt(name, cls, step, versions.get(step), library)
@@ -239,8 +240,3 @@ def _class_error(name: str, value: str, expected: str, fix: str = "") -> ConfigE
 
 def _problem(name: str, key: str, value: str, expected: str, fix: str = "") -> Problem:
     return Problem(WHERE, f"{WHERE}.{name}.{key}", value, expected, fix)
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else ""

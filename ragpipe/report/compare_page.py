@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from ragpipe.report.comparison_summary import MODE_HEADS, index_lines, mode_line
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
+    TEMPLATES,
     TEXTS_PER_BLOCK,
     DataBlock,
     JsonList,
@@ -47,6 +47,7 @@ from ragpipe.report.page_file import (
     json_block,
     page_address,
     page_environment,
+    template_file,
 )
 from ragpipe.store.run_tables import rows_at
 
@@ -172,7 +173,6 @@ def _of_base(values: NDArray[Any], pairs: Pairs, base: Side, absent: float = np.
 
 WORST = 20
 """Cases that stand on the page without its script."""
-_TEMPLATES = Path(__file__).resolve().parent / "templates"
 _SCRIPTS = ("case_parts.js", "case_view.js", "compare.js")
 _KINDS = {"better": "good", "worse": "bad", "same": "", "inconclusive": "warn"}
 
@@ -197,7 +197,7 @@ def compare_page(
     names = side_names(document)
     main = main_score(document)
     rows = compared_rows(base, candidates, comparisons, main, limit)
-    environment = page_environment(_TEMPLATES)
+    environment = page_environment(TEMPLATES)
     environment.filters["after_state"] = lambda sentence, state: sentence.removeprefix(f"{state}: ")
     body = environment.get_template("compare.html.jinja").render(
         document=document,
@@ -214,13 +214,13 @@ def compare_page(
         mode_heads=MODE_HEADS,
         main=main,
     )
-    style = core_style() + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("cases.css", "compare.css"))
+    style = core_style() + "".join(map(template_file, ("cases.css", "compare.css")))
     return Page(f"{' → '.join(names)} · ragpipe", Markup(body), style, compare_script(), _blocks(rows, document, names))
 
 
 def compare_script() -> str:
     """The script of the page: the same for every comparison."""
-    return core_script(PIECES) + "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    return core_script(PIECES) + "".join(map(template_file, _SCRIPTS))
 
 
 def _panel(document: Mapping[str, Any], item: Mapping[str, Any], names: Sequence[str], rows: ComparedRows) -> dict[str, Any]:

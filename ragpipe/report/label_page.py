@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +27,23 @@ from ragpipe.calibration.label_import import EVENT_VERSION, merged_labels, sheet
 from ragpipe.core.errors import ConfigError, Problem
 from ragpipe.core.score import MOST_GRADES, ScoreSpec, whole_grades
 from ragpipe.core.settings import did_you_mean
-from ragpipe.report.page_file import ROWS_PER_BLOCK, Page, core_script, core_style, json_block, page_environment, page_html
+from ragpipe.report.page_file import (
+    ROWS_PER_BLOCK,
+    TEMPLATES,
+    Page,
+    core_script,
+    core_style,
+    json_block,
+    page_environment,
+    page_html,
+    template_file,
+)
 from ragpipe.store.files import write_unless_same
 from ragpipe.store.run_folder import make_folder
 
 if TYPE_CHECKING:
     from ragpipe.metrics.base import Metric
 
-_ASSETS = Path(__file__).resolve().parent / "templates"
 _PIECES = ("dom", "blocks", "keys", "share")
 _TITLE = "Label"
 
@@ -67,13 +75,13 @@ def label_page(
         "annotators": list(annotators),
         "items": [{"item": case["item"], "asked": asked[case["item"]]} for case in shown],
     }
-    body = page_environment(_ASSETS).get_template("label.html.jinja").render(draw=draw, count=len(shown))
+    body = page_environment(TEMPLATES).get_template("label.html.jinja").render(draw=draw, count=len(shown))
     starts = range(0, len(shown), ROWS_PER_BLOCK)
     return page_html(
         Page(
             title=f"{_TITLE}: {draw.question}",
             body=Markup(body),
-            style=core_style() + _asset("label.css"),
+            style=core_style() + template_file("label.css"),
             script=label_script(),
             blocks=[
                 json_block("about", about),
@@ -85,7 +93,7 @@ def label_page(
 
 def label_script() -> str:
     """The script of the page: the same for every draw."""
-    return "\n".join([core_script(_PIECES), _asset("label_events.js"), _asset("label.js")])
+    return "\n".join([core_script(_PIECES), *map(template_file, ("label_events.js", "label.js"))])
 
 
 def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[str, Any]]:
@@ -102,11 +110,6 @@ def _shown(items: Mapping[str, ShownCase], with_reference: bool) -> list[dict[st
         }
         for item, case in sorted(items.items())
     ]
-
-
-@cache
-def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 PAGE = "label.html"

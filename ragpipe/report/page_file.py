@@ -173,7 +173,7 @@ def _shown(value: Any) -> Any:
     return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-_ASSETS = Path(__file__).resolve().parent / "assets"
+_ASSETS, TEMPLATES = Path(__file__).resolve().parent / "assets", Path(__file__).resolve().parent / "templates"
 PIECES = ("dom", "folds", "blocks", "address", "keys", "list", "filters", "share", "list_page", "word_diff", "changes")
 """The pieces of the core script, in the order in which they go into a page."""
 _POLICY = (
@@ -282,6 +282,12 @@ def page_environment(templates: Path) -> Environment:
 @cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+@cache
+def template_file(name: str) -> str:
+    """The text of a style or a script of some pages, which stands beside their templates."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 SINGLE_FILE_MB = 50

@@ -35,6 +35,7 @@ from ragpipe.report.model import (
 from ragpipe.report.page_file import (
     PIECES,
     ROWS_PER_BLOCK,
+    TEMPLATES,
     TEXTS_PER_BLOCK,
     DataBlock,
     JsonList,
@@ -46,6 +47,7 @@ from ragpipe.report.page_file import (
     json_block,
     page_address,
     page_environment,
+    template_file,
     write_page,
 )
 from ragpipe.store.run_folder import IterationFolder, RunFolder
@@ -74,20 +76,15 @@ def run_page(report: Report, cases: RunCases | None) -> Page:
     template = page_environment(TEMPLATES).get_template("report.html.jinja")
     body = template.render(front=front, methods=report.methods, pages=report.pages, key=method_key, cases=shown, worst=worst)
     script = report_script() if shown else ""
-    style = core_style() + "".join(map(_template_text, _STYLES))
+    style = core_style() + "".join(map(template_file, _STYLES))
     return Page(f"{report.name} · ragpipe", Markup(body), style, script, shown.blocks() if shown else ())
 
 
 def report_script() -> str:
     """The script of the page: the same for every run."""
-    return core_script(PIECES) + "".join(map(_template_text, _SCRIPTS))
+    return core_script(PIECES) + "".join(map(template_file, _SCRIPTS))
 
 
-def _template_text(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-TEMPLATES = Path(__file__).resolve().parent / "templates"
 _CARDS = {
     "better": ("scores", "shared", "methods"), "corrected": (), "jury": (), "drift": (), "gates": (),
     "problems": ("low", "versions"), "categories": (), "slices": (), "spread": ("distributions", "iterations"), "chunks": (),

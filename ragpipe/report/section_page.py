@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from ragpipe.report.markdown import render_answer
 from ragpipe.report.model import Chart, PageLink, Report, Section, SectionPart, Table
-from ragpipe.report.page_file import Page, core_style, write_page
-from ragpipe.report.run_page import TEMPLATES, front_template
+from ragpipe.report.page_file import Page, core_style, template_file, write_page
+from ragpipe.report.run_page import front_template
 from ragpipe.store.files import is_regular_file, write_unless_same
 
 RUN_PAGES = {
@@ -46,7 +46,7 @@ def section_page(report: Report) -> Page:
     shown = report.for_medium("html")
     cases_page = report.pages[0].path if report.pages else ""
     body = template.render(report=shown, placed=map(_placed, shown.sections), cases_page=cases_page)
-    style = core_style() + (TEMPLATES / "front.css").read_text(encoding="utf-8")
+    style = core_style() + template_file("front.css")
     return Page(f"{report.name} · ragpipe", Markup(body), style, "")
 
 

@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from ragpipe.comparison.drop_gates import GateCase, worst_cases
+from ragpipe.comparison.drop_gates import GateCase, gate_cases, worst_cases
 from ragpipe.comparison.headline import signed_text
 from ragpipe.comparison.history import SCORE, ScoreDrop, run_drops
 from ragpipe.comparison.settings import CompareSettings
-from ragpipe.comparison.side import Side, opened_side
+from ragpipe.comparison.side import opened_side
 from ragpipe.core.errors import DataError, Problem
 from ragpipe.report.console import Console
 from ragpipe.report.page_file import case_name
@@ -97,18 +95,10 @@ def _drop_alerts(run: RunFolder, config: RunConfig, console: Console) -> Iterato
         found = run_drops(base, candidate, CompareSettings())
         for drop in found.drops:
             higher = drop.kind == SCORE and bool(candidate.declared[drop.score]["higher_is_better"])
-            yield drop_line(drop, against=against, higher_is_better=higher, worst=_lowest(candidate, drop, _CASES))
+            worst = gate_cases(candidate.cases, drop.lowest[:_CASES], drop.values)
+            yield drop_line(drop, against=against, higher_is_better=higher, worst=worst)
     if found.apart:
         console.say(f"alerts: not compared with run {against}, which measured otherwise: {', '.join(found.apart)}")
-
-
-def _lowest(side: Side, drop: ScoreDrop, count: int) -> list[GateCase]:
-    places = drop.lowest[:count]
-    keys = side.cases.take(pa.array(places, pa.int64())).to_pylist()
-    return [
-        GateCase(key["sample_id"], key["method"], key["repeat"], float(drop.values[place]))
-        for key, place in zip(keys, places, strict=True)
-    ]
 
 
 _LIMITS = ("min", "max", "max_drop", "max_rise")

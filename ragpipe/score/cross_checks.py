@@ -15,11 +15,10 @@ from ragpipe.score.normalisation import OVERALL
 from ragpipe.score.settings import DEFAULT, ScoringSettings, shipped
 
 Specs = Mapping[str, ScoreSpec]
+WHERE = "scoring"
 
 
-def scoring_faults(
-    settings: ScoringSettings, specs: Sequence[ScoreSpec], others: Callable[[], Specs] = dict, where: str = "scoring"
-) -> list[Problem]:
+def scoring_faults(settings: ScoringSettings, specs: Sequence[ScoreSpec], others: Callable[[], Specs] = dict) -> list[Problem]:
     """All faults of `settings` beside the scores that the run's metrics declare.
 
     A name is known when a metric of the run gives it or the shipped section names it. Weights, thresholds and parts of
@@ -30,74 +29,74 @@ def scoring_faults(
     declared = {spec.name: spec for spec in (*specs, OVERALL)}
     everything = {**composites, **declared}
     return [
-        *_weights(settings, everything, others, where),
-        *_thresholds(settings, everything, others, where),
-        *_passes_with(settings, everything, where),
-        *_composites(settings, declared, others, where),
-        *_gates(settings, everything, where),
-        *_rules(settings, everything, where),
-        *_items(settings, declared, where),
-        *_bands(settings, everything, where),
+        *_weights(settings, everything, others),
+        *_thresholds(settings, everything, others),
+        *_passes_with(settings, everything),
+        *_composites(settings, declared, others),
+        *_gates(settings, everything),
+        *_rules(settings, everything),
+        *_items(settings, declared),
+        *_bands(settings, everything),
     ]
 
 
-def _weights(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
+def _weights(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs]) -> Iterator[Problem]:
     known = {*shipped()["weights"], *specs} - {OVERALL.name}
     for name, weight in settings.weights.items():
         key = f"scoring.weights.{name}"
         spec = specs.get(name) if name in known else others().get(name)
         if name not in known and spec is None:
-            yield _unknown(where, key, name, known, others())
+            yield _unknown(key, name, known, others())
         elif spec and weight > 0 and (fault := _unweighable(spec)):
-            yield Problem(where, key, f"{weight:g}", f"0, because {fault}", f"{key}=0")
+            yield Problem(WHERE, key, f"{weight:g}", f"0, because {fault}", f"{key}=0")
 
 
-def _thresholds(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
+def _thresholds(settings: ScoringSettings, specs: Specs, others: Callable[[], Specs]) -> Iterator[Problem]:
     known = {*shipped()["thresholds"], *specs}
     for name in settings.thresholds:
         key, spec = f"scoring.thresholds.{name}", specs.get(name)
         threshold = settings.threshold(spec) if spec else None
         if name not in known and name not in others():
-            yield _unknown(where, key, name, known, others())
-        elif wrong := _unknown_method(settings.thresholds[name], shipped()["thresholds"].get(name), spec, key, where):
+            yield _unknown(key, name, known, others())
+        elif wrong := _unknown_method(settings.thresholds[name], shipped()["thresholds"].get(name), spec, key):
             yield wrong
         elif spec and threshold is not None and not spec.holds(threshold):
-            yield Problem(where, key, f"{threshold:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
+            yield Problem(WHERE, key, f"{threshold:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
 
 
-def _unknown_method(given: Any, shipped_ones: Any, spec: ScoreSpec | None, key: str, where: str) -> Problem | None:
+def _unknown_method(given: Any, shipped_ones: Any, spec: ScoreSpec | None, key: str) -> Problem | None:
     """A threshold by method for a method that the score does not have. Which methods a plugin's metric has is not known."""
     if not isinstance(given, dict):
         return None
     if not isinstance(shipped_ones, dict):
         found = "thresholds by method, and it has no methods"
-        return Problem(where, key, found, "a number, or null", f"{key}=0.7") if spec and not spec.method else None
+        return Problem(WHERE, key, found, "a number, or null", f"{key}=0.7") if spec and not spec.method else None
     for method in given:
         if method not in shipped_ones:
             found = f"unknown method {method!r}{nearest_field(method, shipped_ones)}"
-            return Problem(where, f"{key}.{method}", found, f"one of {', '.join(shipped_ones)}")
+            return Problem(WHERE, f"{key}.{method}", found, f"one of {', '.join(shipped_ones)}")
     return None
 
 
-def _passes_with(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _passes_with(settings: ScoringSettings, specs: Specs) -> Iterator[Problem]:
     known = {*shipped()["thresholds"], *shipped()["passes_with"], *specs}
     for name, others in settings.passes_with.items():
         key = f"scoring.passes_with.{name}"
         for unknown in sorted({name, *others} - known):
-            yield _unknown(where, key, unknown, known)
+            yield _unknown(key, unknown, known)
         if OVERALL.name in (name, *others):
             expected = "scores of metrics and composites: a critical gate on a score decides overall_passed"
-            yield Problem(where, key, OVERALL.name, expected)
+            yield Problem(WHERE, key, OVERALL.name, expected)
         for required in others:
             if required != name and name in settings.deciding_scores(required):
                 problem, fix = (
                     f"{required}, which itself passes only when {name} does",
                     f"take {required} or {name} out of one",
                 )
-                yield Problem(where, key, problem, "scores that can be judged before it", fix)
+                yield Problem(WHERE, key, problem, "scores that can be judged before it", fix)
 
 
-def _composites(settings: ScoringSettings, declared: Specs, others: Callable[[], Specs], where: str) -> Iterator[Problem]:
+def _composites(settings: ScoringSettings, declared: Specs, others: Callable[[], Specs]) -> Iterator[Problem]:
     shipped_parts = {part for composite in shipped()["composites"].values() for part in composite["weights"]}
     known = {*shipped()["weights"], *shipped_parts, *declared} - {OVERALL.name}
     columns = {name for name, _, _ in CASE}
@@ -105,18 +104,18 @@ def _composites(settings: ScoringSettings, declared: Specs, others: Callable[[],
         key = f"scoring.composites.{name}"
         if name in declared or name in columns:
             owner = "a score of this run" if name in declared else "a column of records.parquet"
-            yield Problem(where, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
+            yield Problem(WHERE, key, f"the name {name!r}", f"a name that is free; {name} is that of {owner}")
         for part in composite.parts:
             spec, part_key = declared.get(part) if part in known else others().get(part), f"{key}.weights.{part}"
             if part in settings.active_composites() and part not in declared:
-                yield Problem(where, part_key, f"the composite {part!r}", "scores of metrics, not composites")
+                yield Problem(WHERE, part_key, f"the composite {part!r}", "scores of metrics, not composites")
             elif part not in known and spec is None:
-                yield _unknown(where, part_key, part, known, others())
+                yield _unknown(part_key, part, known, others())
             elif spec and spec.low is None:
-                yield Problem(where, part_key, f"{part!r}, a count", "scores on a scale: a count has none")
+                yield Problem(WHERE, part_key, f"{part!r}, a count", "scores on a scale: a count has none")
 
 
-def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _gates(settings: ScoringSettings, specs: Specs) -> Iterator[Problem]:
     known = {*_shipped_names(), *OPERATIONS, *specs}
     for name, gate in settings.active_gates().items():
         key = f"scoring.gates.{name}"
@@ -124,18 +123,18 @@ def _gates(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
         scaled = gate.of == "pass_rate" or gate.is_rate or (spec is not None and spec.low is not None)
         if gate.by == "interval" and gate.at_the_end(scaled=scaled):
             expected = "a limit that an interval can stay within: it never ends at 0 or 1 exactly"
-            yield Problem(where, f"{key}.by", "interval", expected, f"scoring.gates.{name}.by=point")
+            yield Problem(WHERE, f"{key}.by", "interval", expected, f"scoring.gates.{name}.by=point")
         if gate.failure_mode is not None:
             modes = [mode for mode, rule in settings.failure_modes.items() if rule is not None]
             if gate.failure_mode not in modes:
-                yield _unknown_mode(where, f"{key}.failure_mode", gate.failure_mode, modes)
+                yield _unknown_mode(f"{key}.failure_mode", gate.failure_mode, modes)
         elif gate.preference_against is None and (gate.score is None or gate.score not in known):
-            yield _unknown(where, f"{key}.score", gate.score or "", known)
+            yield _unknown(f"{key}.score", gate.score or "", known)
         elif spec and gate.score not in OPERATIONS:
-            yield from _limits(gate, spec, key, where, judged=settings.passes(spec))
+            yield from _limits(gate, spec, key, judged=settings.passes(spec))
 
 
-def _rules(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _rules(settings: ScoringSettings, specs: Specs) -> Iterator[Problem]:
     known = {*_shipped_names(), *specs}
     modes = [name for name, rule in settings.failure_modes.items() if rule is not None]
     for key, rule in settings.rules().items():
@@ -143,38 +142,38 @@ def _rules(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Prob
             if isinstance(leaf, ScoreCondition | DetailCondition):
                 for name in leaf.score:
                     if name not in known and not (name == ANY_SCORE and isinstance(leaf, ScoreCondition)):
-                        yield _unknown(where, key, name, known)
+                        yield _unknown(key, name, known)
             elif isinstance(leaf, FailureModeCondition) and key.startswith("scoring.failure_modes."):
                 expected = "conditions on scores and fields: only a diagnosis may name a failure mode"
-                yield Problem(where, key, f"the failure mode {leaf.failure_mode!r}", expected)
+                yield Problem(WHERE, key, f"the failure mode {leaf.failure_mode!r}", expected)
             elif isinstance(leaf, FailureModeCondition) and leaf.failure_mode not in settings.failure_modes:
-                yield _unknown_mode(where, key, leaf.failure_mode, modes)
+                yield _unknown_mode(key, leaf.failure_mode, modes)
 
 
-def _items(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _items(settings: ScoringSettings, specs: Specs) -> Iterator[Problem]:
     known = {*_shipped_names(), *specs}
     for mode, items in settings.counted_items().items():
         key = f"scoring.failure_items.{mode}"
         if mode not in settings.failure_modes:
-            yield _unknown_mode(where, key, mode, settings.failure_modes)
+            yield _unknown_mode(key, mode, settings.failure_modes)
         for item in items.of:
             if item.score not in known:
-                yield _unknown(where, key, item.score, known)
+                yield _unknown(key, item.score, known)
 
 
-def _bands(settings: ScoringSettings, specs: Specs, where: str) -> Iterator[Problem]:
+def _bands(settings: ScoringSettings, specs: Specs) -> Iterator[Problem]:
     known = {*_shipped_names(), *specs, DEFAULT}
     for name, bands in settings.low_scores.bands.items():
         key, spec = f"scoring.low_scores.bands.{name}", specs.get(name)
         if name not in known:
-            yield _unknown(where, key, name, known)
+            yield _unknown(key, name, known)
         ends = [band.up_to for band in bands or () if band.up_to is not None]
         for end in ends:
             if spec and not spec.holds(end):
-                yield Problem(where, key, f"up_to {end:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
+                yield Problem(WHERE, key, f"up_to {end:g}", f"a value of its scale, {spec.low:g} to {spec.high:g}")
         if spec and any((b < a) == spec.higher_is_better for a, b in pairwise(ends)):
             better, found = "higher" if spec.higher_is_better else "lower", ", ".join(f"{end:g}" for end in ends)
-            yield Problem(where, key, f"up_to {found}", f"the worst first: {better} is better")
+            yield Problem(WHERE, key, f"up_to {found}", f"the worst first: {better} is better")
 
 
 def _shipped_names() -> set[str]:
@@ -194,30 +193,30 @@ def _names_in(rules: Any) -> Iterator[str]:
         yield from _names_in(inner)
 
 
-def _limits(gate: Gate, spec: ScoreSpec, key: str, where: str, *, judged: bool) -> Iterator[Problem]:
+def _limits(gate: Gate, spec: ScoreSpec, key: str, *, judged: bool) -> Iterator[Problem]:
     """Limits that no value could meet, and a pass rate of what never passes or fails."""
     if gate.of == "pass_rate" and not judged:
         problem = f"pass_rate of {spec.name}, which has no threshold"
         fix = f"scoring.thresholds.{spec.name}=..."
-        yield Problem(where, f"{key}.of", problem, "of: mean, or a threshold for the score", fix)
+        yield Problem(WHERE, f"{key}.of", problem, "of: mean, or a threshold for the score", fix)
     if spec.low is None and gate.of != "pass_rate":
         return  # the mean of a count has no bounds
     for end, value in (("min", gate.min), ("max", gate.max)):
         if value is not None and not 0 <= value <= 1:
             expected = "0 to 1: a pass rate, or the mean of `score`, which is 0 (worst) to 1 (best) on every native scale"
-            yield Problem(where, f"{key}.{end}", f"{value:g}", expected)
+            yield Problem(WHERE, f"{key}.{end}", f"{value:g}", expected)
 
 
-def _unknown(where: str, key: str, name: str, known: Collection[str], others: Collection[str] = ()) -> Problem:
+def _unknown(key: str, name: str, known: Collection[str], others: Collection[str] = ()) -> Problem:
     """A name that no metric gives. `others` may be written too: they are looked through for the nearest one, but are too many to list."""
     more = ", or another score of docs/metrics.md" if others else ""
     nearest = nearest_field(name, {*known, *others})
-    return Problem(where, key, f"unknown score {name!r}{nearest}", f"one of {_list(known)}{more}")
+    return Problem(WHERE, key, f"unknown score {name!r}{nearest}", f"one of {_list(known)}{more}")
 
 
-def _unknown_mode(where: str, key: str, name: str, modes: Collection[str]) -> Problem:
+def _unknown_mode(key: str, name: str, modes: Collection[str]) -> Problem:
     found = f"unknown failure mode {name!r}{nearest_field(name, modes)}"
-    return Problem(where, key, found, f"one of {_list(modes)}")
+    return Problem(WHERE, key, found, f"one of {_list(modes)}")
 
 
 def _unweighable(spec: ScoreSpec) -> str | None:
