@@ -302,9 +302,7 @@ def _show(hydra: Any, args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
-    """Run all jobs, also after one fails. Prints their count first and a table last; returns the worst exit code.
-
-    The command to go on needs every argument that one of them needs; there is none where no start can change a result."""
+    """Run all jobs, also after one fails, with a table at the end. The worst exit code, and every argument that one needs to go on."""
     from ragpipe.cli.composer import typed_words
 
     jobs = sweep.jobs
@@ -340,8 +338,7 @@ def _sweep(composer: Composer, job: Any, sweep: ComposedSweep) -> TaskResult:
 
 
 def _sweep_job(config: DictConfig, *, loader: ConfigLoader, sweep: tuple[int, Sequence[str]]) -> TaskResult:
-    """One job of a sweep, in this process or in a launcher's. Prints its line when it ends; `sweep` has the number of jobs and the
-    arguments of all."""
+    """One job, in this process or in a launcher's, and its line; `sweep` has the number of jobs and the arguments of all."""
     from ragpipe.cli.composer import job_words, typed_words
     from ragpipe.runs.event_loop import preemptible
     from ragpipe.runs.sweep_comparison import ended_job, ended_line

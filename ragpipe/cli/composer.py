@@ -402,11 +402,7 @@ class OptionSource(ConfigSource):
 def _checked(
     path: Path, text: str, secrets: frozenset[str], beside: Path | None, *, shipped: bool
 ) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """Content and header of a file. Raises ConfigError.
-
-    They are kept by what they depend on, for the jobs of a sweep; so by the working folder only where a path is printed relative to
-    it.
-    """
+    """Content and header of a file, kept for the jobs of a sweep by all that they depend on. Raises ConfigError."""
     where = key_path(path)
     _refuse(check_text(text, where))
     plain = yaml.load(text, Loader=_Loader)

@@ -130,8 +130,7 @@ class ExampleRag:
         return ordered
 
     def _extract(self, question: str, words: list[str], hits: Sequence[_Hit]) -> tuple[list[dict[str, str]], str | None]:
-        """The lines of the answer with their citations, or why there is none: the chunks have too few words of the question, no chunk
-        has its numbers, or a note must not be used."""
+        """The lines of the answer with their citations, or why there is none."""
         numbers = {word for word in words if has_digit(word)}
         evidence = self._evidence(question, words, numbers, hits)
         chunks = [self.index.chunks[place] for _, place in evidence]

@@ -344,8 +344,7 @@ class LiveTransport(Transport):
             raise self._unusable(kind, what) from None
 
     def _call(self, tally: AttemptTally, status: str, message: str | None, completion: Completion = NO_COMPLETION) -> Call:
-        """The call with its `status` (`ok`, or the kind of failure) and a `message` for the user, without the provider's keys. Its
-        tokens are those of the last answered attempt."""
+        """The call, without the provider's keys in `message`. Its tokens are those of the last answered attempt."""
         question, last, form = tally.question, tally.last_completion, tally.form
         text = self._redacted(completion.text)
         message = None if message is None else self._redact(message)

@@ -45,7 +45,9 @@ class _TooMany(BaseException):
 
 @dataclass(slots=True)
 class RecordingJudge:
-    """A judge for one metric and one case (`ragpipe.judge.question.Judge`) that answers at once.
+    """A judge for one metric and one case (`ragpipe.judge.question.Judge`) that answers at once, so that the metric asks on: with a
+    verdict on every item, in order, and as many claims as the text makes. Raises RagpipeError for an answer type whose own checks take
+    none of these.
 
     `record` is told of each question, and may raise PromptTooLong. `yes` is what it says where YES or NO is asked for. `texts`
     are those for an embedder or an encoder, `count` the questions so far, `unforeseen` why there may be more than these.
@@ -76,7 +78,7 @@ class RecordingJudge:
             self.record(Asked(prompt, answer, values, size))
         except PromptTooLong as error:
             raise JudgeError("too_long", str(error)) from error
-        return likely_reply(answer, size, yes=self.yes)
+        return cast(A, _word(answer, "YES" if self.yes else "NO") if answer.form == "text" else _built(answer, size))
 
     async def embed(self, texts: Sequence[str], /) -> list[Floats]:
         self.texts.update(texts)
@@ -178,14 +180,6 @@ def reply_size(answer: type[Answer], values: Mapping[str, Any], prompt: Prompt |
     numbers = values["numbers"] if role == "sources" and "numbers" in values else range(1, len(items) + 1)
     wanted = values.get("n")
     return ReplySize(tuple(numbers), _sentences(values) if _is_found(answer) else (), wanted if isinstance(wanted, int) else 1)
-
-
-def likely_reply(answer: type[A], size: ReplySize, *, yes: bool = False) -> A:
-    """A reply that makes a metric ask on, where it depends on the reply: a verdict on every item, in order, and as many claims as
-    the text makes. Raises RagpipeError for a type whose own checks take none of these."""
-    if answer.form == "text":
-        return cast(A, _word(answer, "YES" if yes else "NO"))
-    return cast(A, _built(answer, size))
 
 
 def expected_tokens(answer: type[Answer], size: ReplySize) -> float:

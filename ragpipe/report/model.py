@@ -6,7 +6,7 @@ Builders make these values from the files of a run and say where each of them is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -278,21 +278,20 @@ class Report:
     def for_medium(self, medium: Medium) -> Report:
         """The report with what this medium shows, in the same order. Sections without any part are left out."""
         shown = (section for section in self.sections if medium in section.shown_in)
-        sections = (replace(section, parts=tuple(_parts_for(section.parts, medium))) for section in shown)
+        sections = (
+            replace(section, parts=tuple(_part_for(part, medium) for part in section.parts if medium in part.shown_in))
+            for section in shown
+        )
         notices = tuple(note for note in self.notices if medium in note.shown_in)
         return replace(self, notices=notices, sections=tuple(section for section in sections if section.parts))
 
 
-def _parts_for(parts: Sequence[SectionPart], medium: Medium) -> Iterator[SectionPart]:
-    for part in parts:
-        if medium in part.shown_in:
-            yield _table_for(part, medium) if isinstance(part, Table) else part
-
-
-def _table_for(table: Table, medium: Medium) -> Table:
-    places = [place for place, column in enumerate(table.columns) if medium in column.shown_in]
-    rows = (replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows if medium in row.shown_in)
-    return replace(table, columns=tuple(table.columns[place] for place in places), rows=tuple(rows))
+def _part_for(part: SectionPart, medium: Medium) -> SectionPart:
+    if not isinstance(part, Table):
+        return part
+    places = [place for place, column in enumerate(part.columns) if medium in column.shown_in]
+    rows = (replace(row, cells=tuple(row.cells[place] for place in places)) for row in part.rows if medium in row.shown_in)
+    return replace(part, columns=tuple(part.columns[place] for place in places), rows=tuple(rows))
 
 
 def pieces_of(text: RichText) -> tuple[Piece, ...]:

@@ -141,8 +141,7 @@ def print_table(table: Table, console: Console, section: str = "") -> None:
 
 
 def _layouts(table: Table, screen: Screen) -> Iterator[tuple[_Grid, set[int]]]:
-    """The table from its widest form to its narrowest, each with its columns of words: without the columns that can be left out,
-    without intervals, with shorter names, then with rows and columns exchanged."""
+    """The table from its widest form to its narrowest, in the end with rows and columns exchanged, each with its columns of words."""
     limits = sorted({column.drop for column in table.columns}, reverse=True)
     has_count = any(0 < limit < 4 for limit in limits)
     for intervals in (True, False):

@@ -139,8 +139,7 @@ _GEMINI = (
 
 
 def _gemini(fault: ServerFault, request: FaultyRequest) -> FakeResponse:
-    """A per-minute limit as Gemini's OpenAI-compatible endpoint words it: in a list, without a Retry-After. `words=no`: its message
-    does not say the wait."""
+    """A per-minute limit in the words of Gemini: in a list, without a Retry-After. `words=no`: its message does not say the wait."""
     again = fault.options.get("again", "0.2s")
     words = _GEMINI.format(again)
     error = {
