@@ -42,9 +42,6 @@ class AbstentionMetric(JudgeMetric):
         why = super().skip_reason(case)
         return why or (without_a_word(case.answer) if case.output.abstained is None else None)
 
-    def values(self, case: Case) -> dict[str, Any]:
-        return self.prompt_values(self.detect, case, question=case.question, answer=case.answer)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         accuracy, made_up = (spec.name for spec in self.scores())
         if score == made_up:
@@ -56,7 +53,8 @@ class AbstentionMetric(JudgeMetric):
         if case.output.abstained is not None:
             declined, detection, reason = case.output.abstained, "flag", "the system's own flag"
         else:
-            reply = await judge(self.detect, Refusal, **self.values(case))
+            asked = self.prompt_values(self.detect, case, question=case.question, answer=case.answer)
+            reply = await judge(self.detect, Refusal, **asked)
             declined, detection, reason = reply.declines, "judge", one_line(reply.reason)
         details = {"declined": declined, "detection": detection, "flags": flags}
         values = (float(declined), float(not declined))

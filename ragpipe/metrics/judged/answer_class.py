@@ -76,10 +76,6 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
         """The phrase by which the answer says that it does not know, or the reason why it is empty. None for a real answer."""
         return without_a_word(case.answer) or dont_know_phrase(case.answer, load_phrases(self.patterns), literal=self.literal)
 
-    def values(self, case: Case) -> dict[str, Any]:
-        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.classify, case, **values)
-
     def with_whole_output(self, case: Case) -> Case | None:
         """With an answer that no phrase decides."""
         return super().with_whole_output(replace(case, output=case.output.model_copy(update={"answer": ""})))
@@ -90,7 +86,8 @@ class AnswerClassMetric(ReferenceMetric, JudgeMetric):
         phrase = await asyncio.to_thread(self.dont_know, case)
         if phrase is not None:
             return self._scores("DON'T KNOW", phrase, {"phrase": phrase, "detection": "phrase", "flags": flags})
-        reply = await judge(self.classify, Class, **self.values(case))
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        reply = await judge(self.classify, Class, **self.prompt_values(self.classify, case, **values))
         return self._scores(reply.verdict, one_line(reply.reason), {"detection": "judge", "flags": flags})
 
     def _scores(self, verdict: str, reason: str, details: dict[str, Any]) -> Sequence[Score]:

@@ -48,9 +48,6 @@ class AnswerSynthesisMetric(ContextMetric):
         graded = (ScoreSpec(self.prefix + name, 1, 5, grades=whole_grades(1, 5)) for name in axes)
         return (*graded, ScoreSpec(f"{self.prefix}synthesis_overall", 1, 5))
 
-    def values(self, case: Case) -> dict[str, Any]:
-        return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         true, complete, overall = (spec.name for spec in self.scores())
         return f"the mean of {true} and {complete}" if score == overall and not details.get("flags") else None
@@ -66,7 +63,8 @@ class AnswerSynthesisMetric(ContextMetric):
                 Score(1.0, complete, reason=why, details=label),
                 Score(1.0, overall, reason=why, details={"flags": [why]}),
             )
-        reply = await judge(self.grade, TwoAxes, **self.values(case))
+        values = self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+        reply = await judge(self.grade, TwoAxes, **values)
         flags = answer_flags(case.answer)
         return (
             _axis(true, reply.faithfulness, FAITHFULNESS, flags),

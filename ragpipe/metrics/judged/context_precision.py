@@ -57,7 +57,7 @@ class ContextPrecisionMetric(UsefulnessMetric):
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         grades = await self.grades(case, judge)
         relevant = [grade.relevant for grade in grades]
-        values = {"mean": mean_precision(relevant), "ranked": ranked_precision(relevant)}
+        values = {"mean": TOP * sum(relevant) / len(relevant) if relevant else 0.0, "ranked": ranked_precision(relevant)}
         reason = f"{sum(relevant)} of {len(relevant)} chunks are relevant" if grades else "no_context_retrieved"
         details = {
             "chunks": [_row(chunk, grade) for chunk, grade in zip(case.contexts, grades, strict=True)],
@@ -70,11 +70,6 @@ class ContextPrecisionMetric(UsefulnessMetric):
             Score(values[self.method], self.name, reason=reason, details=details),
             *(Score(value, f"{self.name}_{method}", reason=reason) for method, value in values.items()),
         )
-
-
-def mean_precision(relevant: Sequence[bool]) -> float:
-    """Relevant / all x 100; 0 for an empty list."""
-    return TOP * sum(relevant) / len(relevant) if relevant else 0.0
 
 
 def ranked_precision(relevant: Sequence[bool]) -> float:

@@ -28,16 +28,14 @@ class ContextRelevanceMetric(JudgeMetric):
     answer_types = {"grade": (Grade,)}
     grade: Prompt
 
-    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(self.grade, case, again=again, contexts=chunks, question=case.question)
-
     async def measure(self, case: Case, judge: Judge) -> Score:
         if not case.contexts:
             return Score(0.0, reason="no_context_retrieved", details=_details([], []))
         replies: list[Grade] = []
 
         async def ask(chunks: list[Chunk], again: bool) -> list[ChunkVerdict]:
-            replies.append(await judge(self.grade, Grade, **self.values(case, chunks, again)))
+            values = self.prompt_values(self.grade, case, again=again, contexts=chunks, question=case.question)
+            replies.append(await judge(self.grade, Grade, **values))
             return replies[-1].verdicts
 
         verdicts = await verdicts_for(case.contexts, ask, ask_all_again=True)

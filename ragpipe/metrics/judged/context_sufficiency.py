@@ -29,9 +29,6 @@ class ContextSufficiencyMetric(JudgeMetric):
     answer_types = {"judge": (Sufficiency,)}
     judge: Prompt
 
-    def values(self, case: Case) -> dict[str, Any]:
-        return self.prompt_values(self.judge, case, contexts=case.contexts, question=case.question)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         verdict = details.get("verdict")
         return f"{verdict} counts {VALUES[verdict]:g}" if verdict in VALUES else None
@@ -40,7 +37,8 @@ class ContextSufficiencyMetric(JudgeMetric):
         if not case.contexts:
             details: dict[str, Any] = {"verdict": "insufficient", "missing": [], "flags": []}
             return Score(0.0, reason="no_context_retrieved", details=details)
-        reply = await judge(self.judge, Sufficiency, **self.values(case))
+        values = self.prompt_values(self.judge, case, contexts=case.contexts, question=case.question)
+        reply = await judge(self.judge, Sufficiency, **values)
         missing = [text.strip() for text in reply.missing if text.strip()]
         flags = ["verdict_contradicts_findings"] if missing and reply.verdict == "sufficient" else []
         details = {"verdict": reply.verdict, "missing": missing, "flags": flags}

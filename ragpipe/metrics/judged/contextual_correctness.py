@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ragpipe.core.sample import Case
 from ragpipe.core.score import Score, ScoreSpec, whole_grades
 from ragpipe.judge.answers import Grade05
@@ -31,12 +29,10 @@ class ContextualCorrectnessMetric(JudgeMetric):
     answer_types = {"grade": (Grade05,)}
     grade: Prompt
 
-    def values(self, case: Case) -> dict[str, Any]:
-        return self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
-
     async def measure(self, case: Case, judge: Judge) -> Score:
         if why := without_a_word(case.answer):
             return Score(0, reason=why, details={"feedback": "", "flags": [why]})
-        reply = await judge(self.grade, Grade05, **self.values(case))
+        values = self.prompt_values(self.grade, case, contexts=case.contexts, question=case.question, answer=case.answer)
+        reply = await judge(self.grade, Grade05, **values)
         details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
         return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ragpipe.core.sample import Case
 from ragpipe.core.score import Score, ScoreSpec, whole_grades
 from ragpipe.judge.answers import Grade15
@@ -32,14 +30,11 @@ class CorrectnessMetric(ReferenceMetric, JudgeMetric):
     answer_types = {"grade": (Grade15,)}
     grade: Prompt
 
-    def values(self, case: Case) -> dict[str, Any]:
-        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.grade, case, **values)
-
     @by_reference
     async def measure(self, case: Case, judge: Judge) -> Score:
         if why := without_a_word(case.answer):
             return Score(1.0, reason=why, details={"feedback": "", "flags": [why]})
-        reply = await judge(self.grade, Grade15, **self.values(case))
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        reply = await judge(self.grade, Grade15, **self.prompt_values(self.grade, case, **values))
         details = {"feedback": reply.reason, "flags": answer_flags(case.answer)}
         return Score(reply.score, reason=one_line(reply.reason) or None, details=details)

@@ -74,10 +74,6 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
         """The first grade whose lowest value is reached."""
         return next(letter for letter, lowest in self.grades.items() if value >= lowest)
 
-    def values(self, case: Case) -> dict[str, Any]:
-        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
-        return self.prompt_values(self.grade, case, **values)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         if score != self.name or "criteria" not in details:
             return None
@@ -91,7 +87,8 @@ class FactualAccuracyMetric(ReferenceMetric, JudgeMetric):
             details: dict[str, Any] = {"grade": self.letter(0), "flags": [why]}
             first, *others = self.scores()
             return [Score(0.0, first.name, reason=why, details=details), *(Score(0.0, o.name, reason=why) for o in others)]
-        reply: Any = await judge(self.grade, self.answer_type("grade"), **self.values(case))
+        values = {"question": case.question, "reference": case.reference, "answer": case.answer}
+        reply: Any = await judge(self.grade, self.answer_type("grade"), **self.prompt_values(self.grade, case, **values))
         criteria = {part: getattr(reply, part) for part in PARTS}
         value = self.weighted_mean({part: criteria[part].score for part in PARTS})
         details = {

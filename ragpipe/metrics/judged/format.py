@@ -126,10 +126,6 @@ class FormatMetric(JudgeMetric):
     def files(self) -> Mapping[str, str]:
         return pattern_hashes([LANGUAGES] if self.language else [])
 
-    def values(self, case: Case) -> dict[str, Any]:
-        values = {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
-        return self.prompt_values(self.prompts()["tone"], case, **values)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         held = [check for check in details.get("checks", ()) if check["held"] is not None]
         return f"{sum(check['held'] for check in held)} of {len(held)} checks held; 1 when all do" if held else None
@@ -138,7 +134,8 @@ class FormatMetric(JudgeMetric):
         checks = await asyncio.to_thread(lambda: list(self._rule_checks(case.answer)))
         flags = answer_flags(case.answer)
         if self.wanted_tone:
-            reply = await judge(self.prompts()["tone"], Tone, **self.values(case))
+            prompt, asked = self.prompts()["tone"], {"question": case.question, "answer": case.answer, "tone": self.wanted_tone}
+            reply = await judge(prompt, Tone, **self.prompt_values(prompt, case, **asked))
             checks.append({"check": "tone", "held": reply.kept, "found": reply.evidence or reply.reason})
             lost = not reply.kept and not occurs(reply.evidence, [normalise(case.answer)])
             flags += ["evidence_not_found"] if lost else []

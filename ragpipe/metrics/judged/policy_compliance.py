@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -89,10 +89,6 @@ class PolicyComplianceMetric(JudgeMetric):
         topics = [(BANNED, f"Banned topic: the answer does not discuss {topic}.") for topic in self.banned_topics]
         return [*written, *self.policies.items(), *topics]
 
-    def values(self, case: Case, rules: Sequence[str], again: bool = False) -> dict[str, Any]:
-        values = {"rules": rules, "question": case.question, "answer": case.answer}
-        return self.prompt_values(self.prompts()["examine"], case, again=again, **values)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         return f"1 without a violation, 0 with one: {len(details.get('violations', ()))} violations"
 
@@ -111,8 +107,11 @@ class PolicyComplianceMetric(JudgeMetric):
         return Score(float(not violations), reason=one_line(reason) or None, details=details)
 
     async def _judged_violations(self, case: Case, judge: Judge) -> list[dict[str, Any]]:
+        prompt = self.prompts()["examine"]
+
         async def ask(part: list[str], again: bool) -> list[RuleVerdict]:
-            return (await judge(self.prompts()["examine"], RuleVerdicts, **self.values(case, part, again))).verdicts
+            values = self.prompt_values(prompt, case, again=again, rules=part, question=case.question, answer=case.answer)
+            return (await judge(prompt, RuleVerdicts, **values)).verdicts
 
         verdicts = await verdicts_for([rule for _, rule in self.rules()], ask)
         return [

@@ -43,9 +43,6 @@ class RelevanceGradeMetric(JudgeMetric):
     def scores(self) -> tuple[ScoreSpec, ...]:
         return (ScoreSpec(self.name, 0, TOP), ScoreSpec(f"{self.name}_share"))
 
-    def values(self, case: Case, chunks: Sequence[Chunk], again: bool = False) -> dict[str, Any]:
-        return self.prompt_values(self.grade, case, again=again, contexts=chunks, question=case.question)
-
     def explain_value(self, score: str, value: float, details: Mapping[str, Any]) -> str | None:
         grades = [row["grade"] for row in details.get("chunks", ())]
         if not grades:
@@ -56,7 +53,8 @@ class RelevanceGradeMetric(JudgeMetric):
 
     async def measure(self, case: Case, judge: Judge) -> Sequence[Score]:
         async def ask(part: list[Chunk], again: bool) -> list[PassageGrade]:
-            return (await judge(self.grade, PassageGrades, **self.values(case, part, again))).verdicts
+            values = self.prompt_values(self.grade, case, again=again, contexts=part, question=case.question)
+            return (await judge(self.grade, PassageGrades, **values)).verdicts
 
         grades = await verdicts_in_batches(case.contexts, self.batch, ask)
         rows = [
