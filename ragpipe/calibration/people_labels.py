@@ -107,8 +107,7 @@ def recorded_labels(
         for name, value in _verdicts_in(row, by_annotators).items()
     )
     read = _ratings_of(labels, recorded=human.name)
-    if human.binary and threshold is None:
-        threshold = human.high if human.higher_is_better else human.low
+    threshold = human.passing_from(threshold)
     on_scale = None if threshold is None else float(_rescaled(np.array([threshold]), human, score)[0])
     ratings = _rescaled(read.ratings, human, score)
     return PeopleLabels(read.cases, read.annotators, ratings, recorded=human.name, threshold=on_scale)

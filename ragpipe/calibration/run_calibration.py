@@ -45,14 +45,6 @@ class CalibratedRun:
     slices: Sequence[str]
     level: float
 
-    def threshold(self, score: str) -> float | None:
-        """The value from which a case passes by a score; of a 0/1 score without one its better end."""
-        spec = self.scores[score][1]
-        value = self.thresholds.get(score)
-        if value is None and spec.binary:
-            return spec.high if spec.higher_is_better else spec.low
-        return value
-
 
 def calibrate_run(run: CalibratedRun, evidence: Mapping[str, ScoreEvidence], target: CalibrationTarget) -> Calibration:
     """The calibration of the scores of `evidence`; `target` is what agreement has to exceed."""
@@ -94,7 +86,8 @@ def score_evidence(
 
 
 def _evidence_of(run: CalibratedRun, name: str, labels: PeopleLabels, shapes: Mapping[str, Mapping[str, str]]) -> ScoreEvidence:
-    (metric, spec), threshold = run.scores[name], run.threshold(name)
+    metric, spec = run.scores[name]
+    threshold = spec.passing_from(run.thresholds.get(name))
     answers = _checked_answers(run, labels)
     judged = judged_cases(run.folder, run.iterations, spec, threshold, [case.key for case in labels.cases])
     bound_to = binding_of(run.identity, metric, shapes.get(metric, {}), threshold)

@@ -50,6 +50,12 @@ class ScoreSpec:
         """Whether a value lies on the native scale, its ends included; a side without an end holds all."""
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
+    def passing_from(self, threshold: float | None) -> float | None:
+        """The value from which a case passes: the threshold; of a 0/1 score without one its better end."""
+        if threshold is None and self.binary:
+            return self.high if self.higher_is_better else self.low
+        return threshold
+
 
 def whole_grades(low: float, high: float) -> tuple[tuple[str, float], ...]:
     """The steps of a scale of whole numbers as grades, the best first."""

@@ -61,7 +61,7 @@ def _states(
         if document is None:
             states[spec.name] = {"calibrated": None, "why": NO_CALIBRATION}
             continue
-        binding = binding_of(identity, metric, shapes.get(metric, {}), _threshold(spec, settings))
+        binding = binding_of(identity, metric, shapes.get(metric, {}), spec.passing_from(settings.threshold(spec)))
         states[spec.name] = _state(document, spec.name, binding)
     return states
 
@@ -84,14 +84,6 @@ def calibration_words(states: Mapping[str, Mapping[str, Any]]) -> str:
         return ""
     kinds = {True: "calibrated", False: "failed calibration", None: "uncalibrated"}
     return "; ".join(f"{kinds[value]} {', '.join(names)}" for value, names in named.items() if names)
-
-
-def _threshold(spec: ScoreSpec, settings: ScoringSettings) -> float | None:
-    """The value from which a case passes, as a calibration is bound to it."""
-    threshold = settings.threshold(spec)
-    if threshold is None and spec.binary:
-        return spec.high if spec.higher_is_better else spec.low
-    return threshold
 
 
 def _state(document: Calibration, name: str, binding: Any) -> dict[str, Any]:

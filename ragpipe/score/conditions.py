@@ -311,7 +311,8 @@ class Valued:
     @cached_property
     def blank(self) -> NDArray[np.bool_]:
         """For each case whether its value is absent or empty. Many rules ask it of the answer, whose values are all different."""
-        return np.array([_is_blank(value) for value in self.values], dtype=np.bool_)[self.numbers]
+        blank = [value is None or value == [] or (isinstance(value, str) and is_blank(value)) for value in self.values]
+        return np.array(blank, dtype=np.bool_)[self.numbers]
 
 
 class Facts:
@@ -383,10 +384,6 @@ class Facts:
 def _number(value: Any) -> float:
     number = len(value) if isinstance(value, list) else value
     return float(number) if isinstance(number, int | float) and not isinstance(number, bool) else np.nan
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and is_blank(value))
 
 
 def _different(column: pa.Array | pa.ChunkedArray) -> Valued:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -134,12 +134,22 @@ def case_columns(
     }
 
 
+F = TypeVar("F", bound=Iterable[str])
+
+
 def field_fault(field: str, further: Iterable[str] = ()) -> str | None:
     """Why this is no field of a case, nor one of the `further` ones; None when it is one."""
     known = (*KNOWN, *further)
     if field in known or (field.startswith(META) and len(field) > len(META)):
         return None
     return f"unknown field {field!r}{nearest_field(field, known)}; known: {', '.join(sorted(known))}, meta.<key>"
+
+
+def check_fields(fields: F) -> F:
+    """The fields unchanged. Raises ValueError for the first that is no field of a case."""
+    if fault := next(filter(None, map(field_fault, fields)), None):
+        raise ValueError(fault)
+    return fields
 
 
 def nearest_field(name: str, known: Iterable[str]) -> str:

@@ -115,8 +115,10 @@ def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | No
         by_rate = gate["of"] == "pass_rate"
         places = places[column.passed[places] >= 0] if by_rate else places[column.status[places] == OK]
         values, binary = ((column.passed if by_rate else column.values)[places].astype(np.float64), by_rate or spec.binary)
-        if not by_rate:
-            values, scale = _on_unit_scale(values, spec)
+        if not by_rate and (spec.low is None or spec.high is None):
+            scale = (None, None)  # a count has no ends
+        elif not by_rate:
+            values = normalised(values, spec)
     samples, (low, high) = ledger.samples[places], scale
     p_values = []
     for end, limit in (("min", gate["min"]), ("max", gate["max"])):
@@ -124,15 +126,6 @@ def _p_value(ledger: Accumulators, gate: Mapping[str, Any], spec: ScoreSpec | No
             p = p_below(values, samples, limit, low=low, high=high, binary=binary)
             p_values += [] if p is None else [p if end == "min" else 1 - p]
     return min(p_values, default=None)
-
-
-def _on_unit_scale(
-    values: NDArray[np.float64], spec: ScoreSpec
-) -> tuple[NDArray[np.float64], tuple[float | None, float | None]]:
-    """Values as 0 (worst) to 1 (best) with the ends of that scale; those of a count as they are, without ends."""
-    if spec.low is None or spec.high is None:
-        return values, (None, None)
-    return normalised(values, spec), (0.0, 1.0)
 
 
 def _summary(

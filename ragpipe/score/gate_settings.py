@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ragpipe.core.settings import Settings
-from ragpipe.score.dimensions import field_fault, field_labels
+from ragpipe.score.dimensions import check_fields, field_labels
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -133,13 +133,7 @@ class Gate(Settings):
         description="What the gate is when its metric is not in the run, applies to no case, or `latest` is no run yet.",
     )
 
-    @field_validator("where")
-    @classmethod
-    def _known_fields(cls, where: dict[str, Any]) -> dict[str, Any]:
-        for field in where:
-            if problem := field_fault(field):
-                raise ValueError(problem)
-        return where
+    _known_fields = field_validator("where")(check_fields)
 
     @model_validator(mode="after")
     def _one_limit(self) -> Gate:

@@ -19,7 +19,7 @@ from ragpipe.core.settings import NotInIdentity, Settings
 from ragpipe.core.yaml_files import FastLoader
 from ragpipe.score.conditions import ANY_SCORE, DetailCondition, Rule, ScoreCondition
 from ragpipe.score.diagnosis import Diagnosis, Items
-from ragpipe.score.dimensions import LISTS, field_fault
+from ragpipe.score.dimensions import LISTS, check_fields, field_fault
 from ragpipe.score.gate_settings import OPERATIONS, Gate
 from ragpipe.score.normalisation import OVERALL, TOLERANCE, Column, Composite, Weight, specs_of
 
@@ -75,13 +75,7 @@ class LowScoreSettings(Settings):
                 raise ValueError(problem)
         return bands
 
-    @field_validator("by")
-    @classmethod
-    def _known_fields(cls, by: list[str]) -> list[str]:
-        for field in by:
-            if problem := field_fault(field):
-                raise ValueError(problem)
-        return by
+    _known_fields = field_validator("by")(check_fields)
 
     def of(self, spec: ScoreSpec, *, judged: bool) -> list[LowScoreBand] | None:
         """The bands of a score; None when it is left out. `judged` says whether it ever passes or fails."""
