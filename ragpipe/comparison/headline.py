@@ -113,7 +113,10 @@ def with_reservations(
     state nothing. `sides` is what the two are called."""
     lost = lost_texts(score, sides) if score["reason"] == "values_lost" else ()
     first = [("values_lost", text) for text in lost]
-    first += [("judge_moved", text) for text in equal_texts(score)]
+    if score["reason"] == "judge_moved":
+        same = score["equal_answers"]
+        words = f"the judge moved: {same['n']:,} of {score['n']:,} answers are the same on both sides, and it gave "
+        first.append(("judge_moved", f"{words}{same['changed']:,} of them another value"))
     first += [("states_nothing", text) for text in silent_texts(score, least, sides)]
     return [*first, verdict]
 
@@ -183,16 +186,6 @@ def lost_texts(score: Mapping[str, Any], sides: tuple[str, str] = SIDES) -> Iter
         if causes := score["lost"].get(side):
             lost, listed = sum(causes.values()), ", ".join(f"{cause} {count:,}" for cause, count in causes.items())
             yield f"{lost:,} of {lost + score['n']:,} cases {'has' if lost == 1 else 'have'} no value in {where} ({listed})"
-
-
-def equal_texts(score: Mapping[str, Any]) -> Iterator[str]:
-    """`60 of 60 answers are the same on both sides, and the judge gave 48 of them another value`, where that takes the verdict."""
-    if score["reason"] == "judge_moved":
-        same = score["equal_answers"]
-        yield (
-            f"the judge moved: {same['n']:,} of {score['n']:,} answers are the same on both sides, and it gave "
-            f"{same['changed']:,} of them another value"
-        )
 
 
 def silent_texts(score: Mapping[str, Any], least: float = 0.0, sides: tuple[str, str] = SIDES) -> Iterator[str]:

@@ -482,7 +482,8 @@ def of_the_system(
     everything = np.ones(len(base), dtype=np.bool_)
     verdict = decide(everything, candidate)
     if same is not None and np.any(base[same] != candidate[same]):
-        if _has_moved(base[same], candidate[same], questions[same], level):
+        paired = paired_difference(base[same], candidate[same], questions[same], level=level)
+        if paired.changed >= FEWEST_CHANGED and paired.p_value is not None and paired.p_value <= 1 - level:
             return verdict, verdict, "judge_moved"
         own = decide(everything, np.where(same, base, candidate))
         if verdict.state != "inconclusive" and own.state != verdict.state:
@@ -492,10 +493,3 @@ def of_the_system(
     stating = ~silent[0] & ~silent[1]
     narrowed = decide(stating, candidate) if np.any(stating) else verdict
     return verdict, narrowed, None if np.any(stating) and narrowed.state == verdict.state else "states_nothing"
-
-
-def _has_moved(base: Floats, candidate: Floats, questions: NDArray[np.int64], level: float) -> bool:
-    """Whether at least 6 questions changed, and a mean difference of 0 is excluded."""
-    paired = paired_difference(base, candidate, questions, level=level)
-    p_value = 1.0 if paired.p_value is None else paired.p_value
-    return paired.changed >= FEWEST_CHANGED and p_value <= 1 - level

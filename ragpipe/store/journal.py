@@ -117,8 +117,10 @@ class Journal:
                     self._broken = True  # the line is torn, as after a kill, and stays the last one
             raise output_error(self.path, error) from error
         self._size += len(lines)
-        if time.monotonic() - self._last_sync > SYNC_S:
-            self._sync_in_background()
+        if time.monotonic() - self._last_sync > SYNC_S and not (self._sync and self._sync.is_alive()):
+            self._last_sync = time.monotonic()
+            self._sync = threading.Thread(target=self._sync_now, name="ragpipe-journal", daemon=True)
+            self._sync.start()
 
     def close(self) -> None:
         """Sync and close; a second time does nothing. Raises OutputError."""
@@ -140,13 +142,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _sync_in_background(self) -> None:
-        if self._sync and self._sync.is_alive():
-            return
-        self._last_sync = time.monotonic()
-        self._sync = threading.Thread(target=self._sync_now, name="ragpipe-journal", daemon=True)
-        self._sync.start()
 
     def _sync_now(self) -> None:
         try:

@@ -293,12 +293,11 @@ _JSON_OF_SAMPLE, _JSON_OF_OUTPUT = (tuple(f.name for f in schema if is_json(f)) 
 _USER_PARTS = frozenset({"meta", "recorded"})
 
 
-def _json_cells(schema: pa.Schema) -> list[tuple[int, bool]]:
-    """Place of each column of JSON, and whether fields without a value are left out: a None in the user's own parts stays."""
-    return [(place, field.name not in _USER_PARTS) for place, field in enumerate(schema) if is_json(field)]
-
-
-_JSON_CELLS = {id(schema): _json_cells(schema) for schema in (SAMPLES, OUTPUTS)}
+# place of each column of JSON, and whether fields without a value are left out: a None in the user's own parts stays
+_JSON_CELLS = {
+    id(schema): [(place, field.name not in _USER_PARTS) for place, field in enumerate(schema) if is_json(field)]
+    for schema in (SAMPLES, OUTPUTS)
+}
 
 
 def _with_json(cells: Cells, schema: pa.Schema) -> Cells:

@@ -107,7 +107,7 @@ def _check(source: Path, number: int, row: Mapping[str, Any]) -> None:
         raise _refused(source, place, f"the columns {sorted(row)}")
     if not isinstance(row[DIGEST], str):
         raise _refused(source, place, "a digest that is no text")
-    if row[DIGEST] != digest_of_row(row):
+    if row[DIGEST] != _hashed({name: cell for name, cell in row.items() if name != DIGEST}):
         raise _refused(source, place, f"cells that are not those of its {DIGEST}")
     if row[KIND] not in (CALL, PAYMENT):
         raise _refused(source, place, f"a row of the kind {row[KIND]!r}")
@@ -165,11 +165,6 @@ def call_in(row: Mapping[str, Any]) -> Call:
 
 def payment_in(row: Mapping[str, Any]) -> Payment:
     return Payment(**{name: row[name] for name in PAYMENTS})
-
-
-def digest_of_row(row: Mapping[str, Any]) -> str | None:
-    """The digest that a row must have; None for one that cannot have any: NaN, lone surrogates."""
-    return _hashed({name: cell for name, cell in row.items() if name != DIGEST})
 
 
 def _sealed(kind: str, cells: Mapping[str, Any]) -> dict[str, Any]:

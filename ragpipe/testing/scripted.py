@@ -22,7 +22,7 @@ from ragpipe.core.errors import JudgeError, Skipped
 from ragpipe.core.registry import option_files
 from ragpipe.core.resources import prompts_dir
 from ragpipe.core.sample import Anchor, Case, Chunk, Citation, Expected, Output, Sample, Turn
-from ragpipe.core.score import Score, ScoreSpec
+from ragpipe.core.score import Score
 from ragpipe.judge.answer_parsing import Unparsable, read_answer
 from ragpipe.judge.answer_type import Answer, answer_schema
 from ragpipe.judge.prompt import Prompt
@@ -198,13 +198,7 @@ def score_of(metric: Metric, case: Case, judge: ScriptedJudge | None = None) -> 
     if names != [spec.name for spec in specs]:
         raise AssertionError(f"{metric.name} declares {[spec.name for spec in specs]} and returns {names}")
     for score, spec in zip(scores, specs, strict=True):
-        if not _is_within(score, spec):
+        if score.value is not None and not spec.holds(score.value):
             raise AssertionError(f"{spec.name} is {score.value}, outside its scale {spec.low} to {spec.high}")
         json.dumps(score.details, allow_nan=False)
     return dict(zip(names, scores, strict=True))
-
-
-def _is_within(score: Score, spec: ScoreSpec) -> bool:
-    if score.value is None or spec.low is None or spec.high is None:
-        return True
-    return spec.low <= score.value <= spec.high
