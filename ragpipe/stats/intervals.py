@@ -228,8 +228,10 @@ def t_quantile(level: float, df: int) -> float:
         return level * math.sqrt(2 / (1 - level * level))
     z = normal_quantile(level)
     t = z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df**2)
+    log = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
     for _ in range(50):
-        step = (two_sided_tail(t, df) - (1 - level)) / (2 * _density(t, df))
+        density = math.exp(log - (df + 1) / 2 * math.log1p(t * t / df))
+        step = (two_sided_tail(t, df) - (1 - level)) / (2 * density)
         t += step
         if abs(step) <= 1e-13 * t:
             break
@@ -240,11 +242,6 @@ def two_sided_tail(t: float, df: float) -> float:
     """P(|T| >= t) = I_x(df/2, 1/2) with x = df/(df + t^2) (Abramowitz and Stegun 26.7.1)."""
     square = t * t
     return _incomplete_beta(df / (df + square), square / (df + square), df / 2, 0.5)
-
-
-def _density(t: float, df: float) -> float:
-    log = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-    return math.exp(log - (df + 1) / 2 * math.log1p(t * t / df))
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
