@@ -306,13 +306,9 @@ def case_views(
 ) -> Iterator[CaseView]:
     """Cases of an iteration in the order of `records.parquet`, `BLOCK` of them in memory at once. Raises DataError.
 
-    Args:
-        run: the run.
-        iteration: the iteration.
-        names: its scores in their order.
-        with_prompts: whether a case, by its number among those that are viewed, has the prompts and replies of its questions to
-            the judge, and not only what was asked.
-        places: the places of the cases in the table, rising; None for all.
+    `names` are its scores in their order; `with_prompts` says whether a case, by its number among those that are viewed, has the
+    prompts and replies of its questions to the judge, and not only what was asked; `places` are those of the cases in the table,
+    rising, None for all.
     """
     known = schema_of(iteration.records).names
     columns = [*_RECORD, *(f"{name}.{part}" for name in names for part in ("reason", "status", "passed"))]

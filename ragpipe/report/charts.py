@@ -353,12 +353,8 @@ def part_bars(rows: Sequence[tuple[int | None, str, str, Sequence[Part]]], label
 def scatter(across: Floats, up: Floats, bounds: tuple[float, float], heads: tuple[str, str], label: str) -> Markup:
     """A point per case; many points, or many on one place, as bins that say their count.
 
-    Args:
-        across: the values from left to right; pairs with a NaN are left out.
-        up: the values upwards, in the same order.
-        bounds: the ends of both axes; values outside are drawn at the edge.
-        heads: the names of the two axes.
-        label: what a screen reader says in place of the chart.
+    Pairs of values with a NaN are left out, and those outside `bounds`, the ends of both axes, are drawn at the edge. `heads`
+    are the names of the two axes, `label` is what a screen reader says in place of the chart.
     """
     both = np.isfinite(across) & np.isfinite(up)
     x, y = _places(across[both], bounds), _places(up[both], bounds)
@@ -413,12 +409,8 @@ def trade_chart(
 ) -> Markup:
     """A mark per method with its interval in both directions, so that what is better and what is cheaper is seen at once.
 
-    Args:
-        points: the methods.
-        limit: the right end of the axis across, which begins at 0.
-        bounds_up: the ends of the upright axis.
-        heads: the names of the two axes.
-        label: what a screen reader says in place of the chart.
+    The axis across goes from 0 to `limit`, the upright one between `bounds_up`; `heads` are the names of the two, `label` is
+    what a screen reader says in place of the chart.
     """
     low, high = bounds_up
     width, height = _TRADE

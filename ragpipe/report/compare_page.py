@@ -130,15 +130,8 @@ class ComparedRows:
 def compared_rows(
     base: Side, candidates: Sequence[Side], comparisons: Sequence[Comparison], main: str, limit: int = CASES_MAX
 ) -> ComparedRows:
-    """The rows of a comparison.
-
-    Args:
-        base: the base.
-        candidates: the candidates.
-        comparisons: what was found for each candidate.
-        main: the score that orders the rows.
-        limit: at most so many rows: those in which it changed most, by any candidate.
-    """
+    """The rows of a comparison, with what was found for each candidate: at most `limit`, those in which the score `main` changed
+    most, by any candidate."""
     shared = np.unique(np.concatenate([item.pairs.base for item in comparisons]))
     cases = shared
     if len(shared) > limit:
@@ -187,12 +180,8 @@ def compare_page(
     """The page: equal comparisons give equal bytes. Its blocks are read from the run folders when it is
     written, with the tables open. Raises DataError for a run folder that cannot be read, then too.
 
-    Args:
-        document: `comparison.json`.
-        base: the base, with its tables open.
-        candidates: the candidates, in the order of the document.
-        comparisons: what was found for each candidate.
-        limit: at most so many cases: those whose main score changed most.
+    `document` is `comparison.json`; the candidates, and what was found for each, are in its order. The sides have their tables
+    open. The page has at most `limit` cases: those whose main score changed most.
     """
     names = side_names(document)
     main = main_score(document)

@@ -59,13 +59,7 @@ _STYLES = ("front.css", "cases.css")
 
 def write_run_page(path: Path, report: Report, cases: RunCases | None) -> list[Path]:
     """Write the page and, above SINGLE_FILE_MB megabytes of data, the files beside it; those with the same content are left
-    alone. Returns their paths. Raises DataError, OutputError.
-
-    Args:
-        path: the file.
-        report: what stands above and below the cases.
-        cases: the cases; None for a page without them.
-    """
+    alone. Returns their paths. Without `cases` the page has none. Raises DataError, OutputError."""
     return write_page(path, run_page(report, cases))
 
 

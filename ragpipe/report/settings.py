@@ -75,18 +75,10 @@ def run_signature(
 ) -> str:
     """`ragpipe 0.1.0 | data demo@1a2b3c4d | judge openai/m (uncalibrated) | faithfulness(extract:v1 verify:v1) ...`.
 
-    Args:
-        version: The version of ragpipe.
-        dataset: The name of the data set.
-        dataset_digest: The digest of its cases.
-        judge: The label of the judge.
-        calibration: What to say of its calibration against human labels; empty where every score has passed one.
-        metrics: For each metric its own signature (version and prompts), which may be empty.
-        scoring: `ScoringSettings.identity()`.
-        n: The number of cases.
-        iteration: The number of the iteration.
-        versions: The versions that the outputs of each method name. Where there are any, a part
-            `system naive v1, graph v2` says so.
+    `version` is that of ragpipe, `judge` the judge's label, `calibration` what to say of its calibration against human labels,
+    empty where every score has passed one; `metrics` has the signature of each (version and prompts), which may be empty;
+    `scoring` is `ScoringSettings.identity()`, `n` the number of cases. `versions` are those that the outputs of each method
+    name; where there are any, a part `system naive v1, graph v2` says so.
     """
     systems = [f"{method} {'+'.join(names)}" for method, names in (versions or {}).items()]
     parts = (

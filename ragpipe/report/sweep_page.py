@@ -73,15 +73,8 @@ def compared_scores(jobs: Sequence[Job]) -> list[str]:
 
 
 def job_line(number: int, jobs: int, words: str, job: Job, seconds: float) -> str:
-    """`job 2/4 judge=b: overall_score 0.71, 0 errors, 3.2 s`; for a job without results its state and the reason.
-
-    Args:
-        number: its place in the sweep, from 1.
-        jobs: how many jobs the sweep has.
-        words: the words of the job that not all share.
-        job: how it ended.
-        seconds: how long it took.
-    """
+    """`job 2/4 judge=b: overall_score 0.71, 0 errors, 3.2 s`; for a job without results its state and the reason. `number`
+    counts from 1 up to `jobs`; `words` are those of the job that not all share."""
     parts = [] if job.code == 0 else [job.state + (f" ({job.reason})" if job.reason else "")]
     if job.metrics is not None:
         for name in valued_scores(job.metrics)[:1]:
@@ -92,13 +85,8 @@ def job_line(number: int, jobs: int, words: str, job: Job, seconds: float) -> st
 
 def sweep_section(jobs: Sequence[Job], rows: Sequence[_Row], judgings: Mapping[int, OtherJudging] = _ONE_WAY) -> Section | None:
     """A table per score that a reader compares first, and why jobs are not ranked with each other; the terminal has the first table, with
-    the means of the other scores. None without a score.
-
-    Args:
-        jobs: the jobs.
-        rows: those of `comparison.parquet`.
-        judgings: the jobs that were judged otherwise than the first one.
-    """
+    the means of the other scores. `rows` are those of `comparison.parquet`, `judgings` the jobs that were judged otherwise
+    than the first one. None without a score."""
     names = _ordered(compared_scores(jobs))
     if not names:
         return None
