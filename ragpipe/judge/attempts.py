@@ -40,8 +40,7 @@ class AttemptSettings(Protocol):
 
 @dataclass(slots=True)
 class ServerState:
-    """What is known of a server. It belongs to no event loop. `answered`: a model has answered, be it with a refusal of the question;
-    `answered_before`: in an earlier start."""
+    """What is known of a server, on no event loop. `answered`: a model has, be it with a refusal; `answered_before`: in an earlier start."""
 
     rate_limiter: RateLimiter
     answered: bool = False

@@ -34,8 +34,7 @@ class CaseSource(ABC):
     """What fills samples.parquet and outputs.parquet of a run.
 
     `name` is that of the data. `collected_at` is when a live system gave the last of the outputs (ISO 8601, UTC); None
-    where they are recorded. `pair` names the tables of both sides where the cases are pairs. `remarks` are what reading the data
-    set noticed.
+    where they are recorded. `pair` names the tables of both sides where the cases are pairs. `remarks`: what reading noticed.
     """
 
     name: str
