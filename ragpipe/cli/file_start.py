@@ -177,7 +177,7 @@ def _unknown_shape(source: Path, folder: Path, arguments: Sequence[str], refused
     """A folder for a file of unknown shape: to be run where its guesses give a question and an answer in every record, else
     to be filled in. Where the strict reader `refused` a file with the native names, that is raised unless the guesses read it."""
     head = read_head(source)
-    path, records = record_list(head)
+    path, records = record_list(head, _settings({"name": folder.name, "path": str(source)}, arguments).records)
     if not records:
         check_readable(source, head)
         raise _no_records(source, head)
@@ -236,8 +236,7 @@ def _read_guessed(
     try:
         reading = read_whole(dataset)
     except DataError as error:
-        keys = (problem.key.removeprefix("fields.") for problem in error.problems)
-        return None, None, str(error), {re.split(r"\W", key)[0] for key in keys}
+        return None, None, str(error), {re.split(r"\W", problem.key.removeprefix("fields."))[0] for problem in error.problems}
     if has_answers and (reading.unanswered or not reading.cases):
         return None, None, f"{reading.unanswered} records have no answer by them", set()
     return reading, dataset, "", set()
@@ -317,9 +316,7 @@ def _no_records(source: Path, head: FileHead) -> DataError:
     found = forms.get(head.form, f"{head.form}, without a list of objects")
     found = "a table without rows" if head.form == "csv" else found
     near = [name for name in head.names if name.endswith((".json", ".jsonl", ".csv", ".parquet"))][:5]
-    forms_read = (
-        "one JSON object a line, a JSON list of objects, CSV or Parquet; an object of lists: `records: rows(@)` in a mapping"
-    )
+    forms_read = "one JSON object a line, a JSON list of objects, CSV or Parquet"
     fix = f"give one of its files: {', '.join(near)}" if near else forms_read
     return DataError(CANNOT, [Problem(str(source), "shape", found, "a file of records, or one of a tool that is known", fix)])
 

@@ -29,8 +29,7 @@ _ANSWER_KEYS = ("text", "aliases", "normalized_aliases", "value")
 _DOC_ID = re.compile(r"(?=\S*[\d_/#-])[\w./:#-]+")
 _MAX_DEPTH = 4
 _JSON_TEXT = "JSON text"
-_SILENT = {"null": 2, "empty list": 1, "list of nulls": 1}
-"""Kinds of values that do not tell what others of the name are: the higher the less."""
+_SILENT = {"null": 2, "empty list": 1, "list of nulls": 1}  # what says little of a name's other values: the higher the less
 _MAX_NAMES = 60
 _EXAMPLE_WIDTH = 60
 GUESSED_FIELDS = ("id", "question", "answer", "contexts", "reference", "references", "method")

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from ragpipe.core import registry
 from ragpipe.core.registry import option_files
 from ragpipe.data.csv_rows import INDEX_COLUMN
-from ragpipe.data.expressions import looks_printed
+from ragpipe.data.expressions import BadExpression, Expression, looks_printed
 from ragpipe.data.file_formats import SUFFIXES, FileHead, read_head, suffix_of
 from ragpipe.data.native_form import field_meant
 from ragpipe.data.settings import OUTPUT_FIELDS, SAMPLE_FIELDS
@@ -98,21 +99,23 @@ def foreign_shape(path: Path, display_path: str) -> str:
     return "" if found is None or is_plain else f"\n  {found.sentence(display_path)}"
 
 
-BY_ID = "entries(@)[].merge({id: key}, value)"
-"""The path of the records of an object by id."""
+_WHOLE_OBJECTS = ("entries(@)[].merge({id: key}, value)", "rows(@)")  # records by id, and as columns
 
 
-def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+def record_list(head: FileHead, typed: str | None = None) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """The path of the records within a JSON document, empty where they are the document, and the first of them.
 
     The path is that of the only list of objects among the document's own names, of the one that has questions, or of the longest of
-    several; where there is none, among the names of the objects in it, and so on. Of an object of questions by id it is `BY_ID`.
+    several; where there is none, among the names of the objects in it, and so on. An object of questions by id, or of columns with
+    questions, is made into records. A `typed` path comes first.
     """
     if head.records or not isinstance(head.document, dict):
         return "", head.records
-    by_id = head.document.items()
-    if by_id and all(isinstance(record, dict) and "question" in map(field_meant, record) for _, record in by_id):
-        return BY_ID, tuple({"id": name, **record} for name, record in by_id)
+    for path in [typed] if typed else _WHOLE_OBJECTS:
+        with suppress(BadExpression):
+            records = Expression(path)(head.document)
+            if _is_list_of_objects(records) and (typed or all(map(_has_question, records))):
+                return path, tuple(records)
     level: dict[str, Any] = {"": head.document}
     for _ in range(_MAX_LEVELS):
         items = ((path, name, value) for path, parent in level.items() for name, value in parent.items())
@@ -128,6 +131,10 @@ def record_list(head: FileHead) -> tuple[str, tuple[Mapping[str, Any], ...]]:
 
 def _name(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
+
+
+def _has_question(record: Mapping[str, Any]) -> bool:
+    return any(field_meant(name) == "question" and isinstance(value, str) for name, value in record.items())
 
 
 def _is_list_of_objects(value: Any) -> bool:
@@ -217,8 +224,7 @@ def _native(head: FileHead) -> Recognised | None:
     names = dict.fromkeys(name for record in records for name in record if name != INDEX_COLUMN)
     if "question" not in names or not names.keys() <= _NATIVE_NAMES or len(names) < 2:
         return None
-    arguments = (f"dataset.records={path}",) if path else ()
-    return Recognised(NATIVE, "a data set in the native form", tuple(names), arguments)
+    return Recognised(NATIVE, "a data set in the native form", tuple(names), (f"dataset.records={path}",) if path else ())
 
 
 def _numbers(head: FileHead) -> Recognised | None:

@@ -496,8 +496,7 @@ class OutageGate:
         be the probe, and the server was reached. Their failures are then their own until another is answered."""
         if error.kind not in REACHED or self._questions.is_waited_for or not left <= self._failed_keys:
             return False
-        what = "question that is left has" if len(left) == 1 else f"{len(left):,} questions that are left have"
-        self._tell(f"no answer for {self.seconds:.0f} s, the last: {error.message}; the {what} failed, all others are answered")
+        self._tell(f"no answer for {self.seconds:.0f} s, the last: {error.message}; the {len(left):,} left to ask are given up")
         self._is_of_questions = True
         self.release()
         return True

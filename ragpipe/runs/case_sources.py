@@ -111,8 +111,7 @@ class DatasetSource(CaseSource):
         self._write_index(folder)
 
     def write_for_plan(self, folder: RunFolder, planned: RunFolder, identity: dict[str, Any]) -> None:
-        """Put the cases of a planned run into a folder of their own. Recorded outputs that the newest run of its name froze are taken
-        from there, as the run itself would."""
+        """Put the cases of a planned run into a folder: those that the newest run of its name froze, where they are the same."""
         newest = previous_manifest(planned, or_itself=True)
         known = RunFolder(planned.root.parent / str(newest.get("run_id")))
         if isinstance(self._config.system, LiveSystem):

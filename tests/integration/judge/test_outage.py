@@ -114,7 +114,7 @@ async def test_questions_that_alone_are_left_and_fail_are_no_outage(serve, quick
     found = settings(server.url, concurrency=4, retries=2, outage_s=0.5)
     calls = await ask(found, *(question(text) for text in texts), tell=told.append)
     assert [c.status for c in calls] == [*["ok"] * 5, *["server_error"] * 3]
-    assert told[-1].endswith("the 3 questions that are left have failed, all others are answered")
+    assert told[-1].endswith("; the 3 left to ask are given up")
     assert server.tries < 40
 
 

@@ -82,6 +82,19 @@ def test_a_shape_is_read(here, name, contents, chunks, references):
     assert list(case.sample.references or ()) == references
 
 
+@pytest.mark.parametrize(("contents", "words"), [
+    ({"question": [Q, Q2], "answer": [A, A]}, []),
+    ({"frage": [Q, Q2], "antwort": [A, A]}, ["dataset.records=rows(@)"]),
+    ({"a": {"frage": Q, "antwort": A}, "b": {"frage": Q2, "antwort": A}}, ["dataset.records='*'"]),
+])  # fmt: skip
+def test_an_object_whose_whole_is_the_records_is_read_or_by_the_path_that_was_typed(here, contents, words):
+    start = start_from(write(here / "whole.json", contents), here / "folder", arguments=words)
+    if words:
+        assert [entry.partition(": ")[2] for entry in start.to_fill_in][:2] == ["question: ???", "answer: ???"]
+    else:
+        assert [case.sample.question for case in start.reading.probe] == [Q, Q2]
+
+
 def test_an_object_by_id_is_read_with_its_ids(here):
     records = {f"q{i}": {"question": question, "answer": A, "contexts": C} for i, question in enumerate((Q, Q2))}
     records["q1"]["id"] = "own"
